@@ -94,9 +94,12 @@ def unlike_network(network: Network, machine: str) -> str | None:
     assumed = (min(latencies), max(latencies))
     if hops is not None and not _between(hops, assumed, _ALIKE):
         return f"a hop takes {_told(hops)} ns, and measured steps were predicted with {_told(assumed)}"
-    if network.links is not None and _is_oversubscribed(network.links, network.npus):
+    if network.links is None:
+        return None
+    height = _heights(network.links, network.npus)
+    if _is_oversubscribed(network.links, height):
         return "its switches have less bandwidth up than down, and those of measured steps as much"
-    if network.links is not None and _is_flat(network.links, network.npus, sent.node_npus):
+    if _is_flat(network.links, height, network.npus, sent.node_npus):
         return "machines or switches are joined to others beside them, and those of measured steps by switches above"
     return None
 
@@ -143,23 +146,17 @@ def _hops(network: Network) -> Ends | None:
     return _ends(dim.latency_ns for dim in network.dims if dim.npus > 1)
 
 
-def _is_oversubscribed(links: Links, npus: int) -> bool:
+def _is_oversubscribed(links: Links, height: Mapping[int, int]) -> bool:
     """Whether some switch has less bandwidth away from the NPUs than towards them, and some away."""
-    near = defaultdict[int, list[tuple[int, float]]](list)
+    up, down = defaultdict[int, float](float), defaultdict[int, float](float)
     for link in links.links:
-        near[link.src].append((link.dst, link.bandwidth_gibps))
-    height = _heights(links, npus)
-    for vertex, above in height.items():
-        up = sum(speed for other, speed in near[vertex] if height[other] > above)
-        down = sum(speed for other, speed in near[vertex] if height[other] < above)
-        if 0 < up * _EQUAL < down:
-            return True
-    return False
+        if link.src in height and height[link.dst] != height[link.src]:
+            (up if height[link.dst] > height[link.src] else down)[link.src] += link.bandwidth_gibps
+    return any(0 < wide * _EQUAL < down[vertex] for vertex, wide in up.items())
 
 
-def _is_flat(links: Links, npus: int, node: int) -> bool:
+def _is_flat(links: Links, height: Mapping[int, int], npus: int, node: int) -> bool:
     """Whether switches of one level, or NPUs of two machines, are joined to one another, as in a torus or a dragonfly."""
-    height = _heights(links, npus)
     return any(
         height.get(link.src) == height.get(link.dst)
         and (link.src >= npus or link.src // node != link.dst // node)

@@ -166,6 +166,7 @@ def operator_family(text: str) -> str | None:
     return families[0] if len(families) == 1 else "other" if families else None
 
 
+@lru_cache(maxsize=1 << 16)
 def plain_name(name: str) -> str:
     """A kernel's name without what differs from build to build: return type, template and call arguments.
 

@@ -301,26 +301,22 @@ class _Words:
 
     def fabric(self) -> Fabric | None:
         """The network switch by switch; None where the words ask for no more than a switch dimension."""
+        ports = self.ports
         if self.shape is Shape.TORUS:
-            return self._of_torus()
-        if self.ports is None:
+            if ports is not None:
+                raise UsageError(
+                    f"{self.words!r}: a torus of machines has no switches, and so no ports of them"
+                )
+            ports = Torus(self.sides).links_each
+        if ports is None:
             listed = self.shape in (Shape.RAIL_ONLY, Shape.DRAGONFLY)
             if self.spread or self.spray or self.within or self.places or listed:
                 raise UsageError(
                     f"{self.words!r}: how many ports a switch has decides what lies where; add such as 'of 64 ports'"
                 )
             return None
-        shape = self.shape or Shape.FAT_TREE
         return Fabric(
-            shape, self.ports, self.oversubscription, self.spread, self.spray,
-            rack=self.rack, within=self.within, places=self.places,
-        )  # fmt: skip
-
-    def _of_torus(self) -> Fabric:
-        if self.ports is not None:
-            raise UsageError(f"{self.words!r}: a torus of machines has no switches, and so no ports of them")
-        return Fabric(
-            Shape.TORUS, Torus(self.sides).links_each, self.oversubscription, self.spread, self.spray,
+            self.shape or Shape.FAT_TREE, ports, self.oversubscription, self.spread, self.spray,
             rack=self.rack, within=self.within, places=self.places, sides=self.sides,
         )  # fmt: skip
 

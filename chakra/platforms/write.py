@@ -1,6 +1,7 @@
 """Writing a platform as ASTRA-sim's files: ``PREFIX.network.yml`` and ``PREFIX.system.json``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chakra.arguments import checked
 from chakra.io.documents import document_text
@@ -8,9 +9,19 @@ from chakra.io.files import atomic_text, expect_prefix, expect_writable
 from chakra.io.yaml_text import entry_text
 from chakra.platforms.model import Platform
 
+if TYPE_CHECKING:
+    from chakra.replay.config.model import Network
+
 
 def network_text(platform: Platform) -> str:
     """Network file with the source and status of every number as comments."""
+    return network_with_text(platform)[1]
+
+
+def network_with_text(platform: Platform) -> "tuple[Network, str]":
+    """The network, and its file with the source and status of every number as comments."""
+    from chakra.replay.config.network import dump_network, load_network
+
     lines = [
         f"# {platform.title}",
         "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop",
@@ -21,13 +32,12 @@ def network_text(platform: Platform) -> str:
         if name.startswith("dim"):
             lines.append(f"# {name}: {number.value:g} ({number.status}: {' '.join(number.source.split())})")
     document = platform.network()
-    if "links" in document:
-        from chakra.replay.config.network import dump_network, load_network
-
-        return "\n".join(lines) + "\n" + dump_network(load_network(document))
+    network = load_network(document)
+    if network.links is not None:
+        return network, "\n".join(lines) + "\n" + dump_network(network)
     for key, values in document.items():
         lines.append(entry_text(key, values))
-    return "\n".join(lines) + "\n"
+    return network, "\n".join(lines) + "\n"
 
 
 @checked

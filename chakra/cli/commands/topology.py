@@ -136,12 +136,11 @@ def _write_text(name: str, text: str, network: "Network", output: str | None, ou
 def machine(machine: tuple[str, ...], npus: int | None, output: str | None, output_format: str) -> None:
     """A known machine or cluster, in the words of --platform: 512x hgx-h100 over 400G torus 8x8x8."""
     from chakra.platforms import cluster
-    from chakra.platforms.write import network_text
-    from chakra.replay.config import load_network
+    from chakra.platforms.write import network_with_text
 
     need_file(output, output_format)
-    platform = cluster(" ".join(machine), npus)
-    _write_text("machine", network_text(platform), load_network(platform.network()), output, output_format)
+    network, text = network_with_text(cluster(" ".join(machine), npus))
+    _write_text("machine", text, network, output, output_format)
 
 
 @command.command("fat-tree")

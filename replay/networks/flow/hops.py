@@ -13,8 +13,9 @@ import numpy as np
 from chakra.arrays import I64, bounds, ranges
 from chakra.replay.networks.flow.found import Found
 from chakra.replay.networks.flow.graph import Graph, csr_of
+from chakra.replay.networks.flow.nearest import Distances, SearchKernel
 from chakra.replay.networks.flow.search import FAR
-from chakra.replay.networks.flow.twins import Ports, SearchKernel, Twins
+from chakra.replay.networks.flow.twins import Ports, Twins
 from chakra.replay.networks.routes import pick_next
 
 #: how often the links are looked at: to find the best ports, and to walk
@@ -68,9 +69,9 @@ def walked_by_twins(
     twins = Twins(g)
     stands, like = np.unique(g.stand[src] * g.vertices + g.stand[dst], return_inverse=True)
     like = like.reshape(-1)
-    search = _Distances(g, twins, kernel_for)
+    walk = _Walk(g, twins, kernel_for)
     ports = Ports(g, twins, *np.divmod(stands, g.vertices))
-    port_out, port_in, kind = ports.best(search.of_kinds(ports.kinds))
+    port_out, port_in, kind = ports.best(walk.lengths(ports.kinds))
     known = np.flatnonzero(kind[like] >= 0)
     src, dst, like = src[known], dst[known], like[known]
     pairs = _Pairs(
@@ -80,22 +81,21 @@ def walked_by_twins(
         g.all_in.item[g.all_in.start[dst] + port_in[like]],
         dst,
     )
-    search.walk(ecmp, pairs, found)
+    walk.add(ecmp, pairs, found)
     return pair[~np.isin(pair, pairs.pair)]
 
 
-class _Distances:
-    """Distances of vertices that forward to one of a class, class after class."""
+class _Walk:
+    """Routes over vertices that forward, one class of twins that they lead to after the other."""
 
     def __init__(self, g: Graph, twins: Twins, kernel_for: Callable[[int], SearchKernel]) -> None:
         self._graph, self._twins, self._kernel_for = g, twins, kernel_for
-        self._dist = np.full(g.vertices, FAR, np.int64)
-        self._room = [np.zeros(g.vertices + 1, np.int64) for _ in range(4)]
+        self._distances = Distances(g, twins.into, twins.equal)
         # in the order of the file, in which equal links are counted
         links = np.sort(twins.out.item)
         self._out = csr_of(g.tail[links], links, g.vertices)
 
-    def of_kinds(self, kinds: I64) -> I64:
+    def lengths(self, kinds: I64) -> I64:
         """Length of the way between two vertices of each kind (`twins.Ports`)."""
         begin, end = self._twins.ends_of(kinds)
         out = np.where(kinds % 2 == 1, 0, FAR)
@@ -103,12 +103,12 @@ class _Distances:
         order = apart[np.argsort(end[apart], kind="stable")]
         kernel = self._kernel_for(len(np.unique(end[apart])) * len(self._out.item) * LOOKS)
         for mine in _runs(order, end):
-            reached = self._towards(kernel, int(end[mine[0]]), begin[mine])
-            out[mine] = self._dist[begin[mine]]
-            self._dist[reached] = FAR
+            reached = self._distances.towards(kernel, int(end[mine[0]]), np.unique(begin[mine]))
+            out[mine] = self._distances.dist[begin[mine]]
+            self._distances.forget(reached)
         return out
 
-    def walk(self, ecmp: str, pairs: _Pairs, found: Found) -> None:
+    def add(self, ecmp: str, pairs: _Pairs, found: Found) -> None:
         """One route for each pair, hop by hop: all pairs whose last switches are twins together."""
         g, twins = self._graph, self._twins
         found.add(pairs.pair, 0, pairs.first)
@@ -123,27 +123,14 @@ class _Distances:
             to = int(twins.first[of[mine[0]]])
             here, there = begin[mine], end[mine]
             # from the one that was searched from to its twin it is as far as back
-            reached = self._towards(kernel, to, np.where(here == to, there, here))
+            reached = self._distances.towards(kernel, to, np.unique(np.where(here == to, there, here)))
             self._walk_to(ecmp, to, pairs.of(mine), found)
-            self._dist[reached] = FAR
-
-    def _towards(self, kernel: SearchKernel, to: int, senders: I64) -> I64:
-        """Search the distances of senders and of all that is nearer; returns what was reached."""
-        g, twins = self._graph, self._twins
-        wanted, queue, heap, place = self._room
-        marked = np.unique(senders)
-        wanted[marked] = 1
-        n = kernel.search(
-            twins.into.start, twins.into.item, g.tail, g.length, g.closed, to, wanted, len(marked), twins.equal,
-            self._dist, queue, heap, place,
-        )  # fmt: skip
-        wanted[marked] = 0
-        return queue[:n].copy()
+            self._distances.forget(reached)
 
     def _walk_to(self, ecmp: str, to: int, pairs: _Pairs, found: Found) -> None:
         g = self._graph
         here, end, left = g.head[pairs.first], g.tail[pairs.last], pairs.receiver
-        ahead = self._dist[_exchanged(here, end, to)]
+        ahead = self._distances.dist[_exchanged(here, end, to)]
         step = 1
         while len(here):
             link, count, place = self._nearer(here, end, ahead, to)
@@ -170,7 +157,7 @@ class _Distances:
             stop = max(int(np.searchsorted(total, total[begin] + MOST_LINKS, side="right")) - 1, begin + 1)
             row = np.repeat(np.arange(begin, stop), degree[begin:stop])
             link = out.item[ranges(out.start[here[begin:stop]], degree[begin:stop])]
-            far = self._dist[_exchanged(g.head[link], end[row], to)] + g.length[link]
+            far = self._distances.dist[_exchanged(g.head[link], end[row], to)] + g.length[link]
             good = far == ahead[row]
             parts.append(link[good])
             count += np.bincount(row[good], minlength=len(here))

@@ -16,11 +16,12 @@ from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.found import Found
 from chakra.replay.networks.flow.graph import Graph
 from chakra.replay.networks.flow.hops import walked_by_twins
+from chakra.replay.networks.flow.nearest import Distances, SearchKernel
 from chakra.replay.networks.flow.paths import Paths, common_parts, distinct_pairs
 from chakra.replay.networks.flow.search import FAR
 from chakra.replay.networks.flow.sections import Sections, in_sections
 from chakra.replay.networks.flow.slowest import with_slowest
-from chakra.replay.networks.flow.twins import MOST_WAYS, SearchKernel, joined_by_twins
+from chakra.replay.networks.flow.twins import MOST_WAYS, joined_by_twins
 from chakra.replay.networks.routes import SPLITTING, given_routes, pick_next
 
 KERNEL = "chakra.replay.networks.flow.search"
@@ -164,10 +165,9 @@ class _Search:
         self.pair = pairs
         self.real_src, self.real_dst = np.divmod(keys[pairs], network.npus)
         self.src, self.dst = g.stand[self.real_src], g.stand[self.real_dst]
-        self.dist = np.full(g.vertices, FAR, np.int64)
-        self.queue, self.heap, self.placed, self.wanted, self.ways, self.paths, self.frontier = (
-            np.zeros(g.vertices + 1, np.int64) for _ in range(7)
-        )
+        self.distances = Distances(g, g.into, g.equal)
+        self.dist = self.distances.dist
+        self.ways, self.paths, self.frontier = (np.zeros(g.vertices + 1, np.int64) for _ in range(3))
         self.place, self.count = (np.zeros(g.vertices, np.int64) for _ in range(2))
         self.out_link, self.out_ways = (np.zeros(len(g.into.item) + 1, np.int64) for _ in range(2))
         self.core = (g.out.start, g.out.item, g.head, g.length, g.closed)
@@ -191,13 +191,7 @@ class _Search:
         marked = senders[senders != to]
         if within:
             marked = np.union1d(marked, g.head[own])
-        self.wanted[marked] = 1
-        n = self.kernel.search(
-            g.into.start, g.into.item, g.tail, g.length, g.closed, to, self.wanted, len(marked), g.equal,
-            self.dist, self.queue, self.heap, self.placed,
-        )  # fmt: skip
-        self.wanted[marked] = 0
-        reached = self.queue[:n]
+        reached = self.distances.towards(self.kernel, to, marked)
         if within:  # out of the NPU and back to those for which it stands: over the nearest of its neighbours
             far = np.minimum(g.length[own] + self.dist[g.head[own]], FAR)
             own = own[(far == far.min(initial=FAR)) & (far < FAR)]
@@ -211,7 +205,7 @@ class _Search:
             self._choices(to, group, own)
         else:
             self._walk(to, group, own, np.sort(reached))
-        self.dist[reached] = FAR
+        self.distances.forget(reached)
 
     def _walk(self, to: int, group: I64, own: I64, reached: I64) -> None:
         """One route for each pair: hop by hop, all pairs of a receiver together."""

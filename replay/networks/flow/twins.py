@@ -9,12 +9,12 @@ sections (`sections.py`) that many pairs share.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from chakra.arrays import F64, I64, bounds, ranges
 from chakra.replay.networks.flow.graph import Csr, Graph, csr_of
+from chakra.replay.networks.flow.nearest import Distances, SearchKernel
 from chakra.replay.networks.flow.search import FAR
 from chakra.replay.networks.flow.sections import totals
 from chakra.replay.networks.flow.slowest import slowest_ways
@@ -25,25 +25,6 @@ MOST_WAYS = 1 << 31
 DIRECT, UP, INNER, DOWN = range(4)
 #: how often the links are looked at: distances, numbers of paths, links on them
 LOOKS = 3
-
-
-class SearchKernel(Protocol):
-    """The functions of `flow.search`, compiled or not."""
-
-    @property
-    def search(self) -> Callable[..., int]:
-        """Distances to a receiver."""
-        ...
-
-    @property
-    def count_paths(self) -> Callable[..., None]:
-        """How many shortest paths there are from each vertex."""
-        ...
-
-    @property
-    def spray(self) -> Callable[..., int]:
-        """Links of all shortest paths of a sender, and how much each carries."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,22 +173,15 @@ class _Core:
 
     def __init__(self, g: Graph, twins: Twins) -> None:
         self._graph, self._twins = g, twins
-        self._dist = np.full(g.vertices, FAR, np.int64)
-        self._room = [np.zeros(g.vertices + 1, np.int64) for _ in range(7)]
+        self._distances = Distances(g, twins.into, twins.equal)
+        self._room = [np.zeros(g.vertices + 1, np.int64) for _ in range(3)]
         self._link, self._uses = (np.zeros(len(twins.out.item) + 1, np.int64) for _ in range(2))
 
     def towards(self, kernel: SearchKernel, to: int, begin: I64) -> Iterator[tuple[int, int, I64, I64]]:
         """Length and number of the paths from vertices to one, their links, and how many use each."""
-        g, twins, dist = self._graph, self._twins, self._dist
-        wanted, queue, heap, placed, paths, ways, frontier = self._room
-        senders = np.unique(begin)
-        wanted[senders] = 1
-        n = kernel.search(
-            twins.into.start, twins.into.item, g.tail, g.length, g.closed, to, wanted, len(senders), twins.equal,
-            dist, queue, heap, placed,
-        )  # fmt: skip
-        wanted[senders] = 0
-        reached = queue[:n].copy()
+        g, twins, dist = self._graph, self._twins, self._distances.dist
+        paths, ways, frontier = self._room
+        reached = self._distances.towards(kernel, to, np.unique(begin))
         core = (twins.out.start, twins.out.item, g.head, g.length, g.closed)
         kernel.count_paths(*core, to, dist, reached, len(reached), paths)
         most = int(paths[reached].max())
@@ -218,7 +192,7 @@ class _Core:
             # the largest number of all where one is too large: sums of such may be anything
             of = int(paths[src]) if most <= MOST_WAYS else most
             yield int(dist[src]), of if dist[src] < FAR else 1, self._link[:n].copy(), self._uses[:n].copy()
-        dist[reached] = FAR
+        self._distances.forget(reached)
 
 
 def joined_by_twins(
