@@ -94,7 +94,12 @@ def anonymize(
             raise UsageError(f"{out}: input and output are the same file; --in-place allows that")
     with _all_or_none() as place:
         for path, out, job in jobs:
-            job(place(out))
+            placed = place(out)
+            try:
+                job(placed)
+            except files.WriteError as error:
+                # files wait for each other under other names
+                raise files.WriteError(out, error.why) from error
             summary.written.append((path, out))
     summary.classes = labels.counts()
     return summary
@@ -208,7 +213,8 @@ def _trace(path: str, out: Path, labels: Labels, summary: Summary, made: dict[by
     compress = out.name.endswith(".gz")
     known = made.get(digest)
     if known is not None and known.name.endswith(".gz") == compress:
-        shutil.copyfile(known, out)
+        with open(known, "rb") as written, files.atomic_bytes(out, compress=False) as file:
+            shutil.copyfileobj(written, file)
         return
     trace = read_trace(path)
     summary.nodes += trace.n_nodes

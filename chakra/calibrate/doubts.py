@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chakra.io.readable import counted
+from chakra.io.readable import counted, whole_percent_text
 from chakra.replay.collectives.library import Communicator
 from chakra.replay.collectives.library.parameters import RING_KINDS
 from chakra.replay.collectives.measured.log_rows import factor
@@ -44,8 +44,8 @@ def rate_doubt(measurements: Sequence[Measurement], nodes: Communicator | None) 
         return None
     return (
         f"--nic-gbps {nodes.nic_gbps:g} is contradicted: at most {best:.3g} GB/s went through each of "
-        f"{counted(ports, 'port')} of a "
-        f"node ({100 * share:.0f} % of it, at {size} bytes). It is in GB/s of 10^9 bytes: a port of 400 Gb/s has 50"
+        f"{counted(ports, 'port')} of a node "
+        f"({whole_percent_text(share)} of it, at {size} bytes). It is in GB/s of 10^9 bytes: a port of 400 Gb/s has 50"
     )
 
 
@@ -60,6 +60,6 @@ def error_doubt(error: float) -> str | None:
     if not error > LARGE_ERROR:
         return None
     return (
-        f"the fit is {100 * error:.0f} % off the measurements that it was made from (mean; a good fit: below "
-        f"{100 * LARGE_ERROR:.0f} %): replays with it are no better. See which rows are off"
+        f"the fit is {whole_percent_text(error)} off the measurements that it was made from (mean; a good fit: below "
+        f"{whole_percent_text(LARGE_ERROR)}): replays with it are no better. See which rows are off"
     )

@@ -29,6 +29,22 @@ _CHUNK = 1 << 20
 # ------------------------------------------------------------------------------------------------- writing
 
 
+class WriteError(UsageError):
+    """A file that cannot be written.
+
+    Attributes
+    ----------
+    path
+        Its name, as it was asked for.
+    why
+        What the system says.
+    """
+
+    def __init__(self, path: PathLike, why: str) -> None:
+        super().__init__(f"{path}: cannot be written: {why}")
+        self.path, self.why = os.fspath(path), why
+
+
 @contextmanager
 def _atomic(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block
@@ -41,7 +57,7 @@ def _atomic(path: PathLike) -> Iterator[Path]:
             temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
             os.replace(temporary, target)
         except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+            raise WriteError(path, reason(error)) from error
 
 
 @contextmanager
@@ -55,7 +71,7 @@ def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
             leftovers.remove(target.parent)
             handle, temporary = leftovers.new_file(target.parent, leftovers.prefix(target.name))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+            raise WriteError(path, reason(error)) from error
         try:
             yield temporary, target
         finally:

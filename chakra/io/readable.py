@@ -75,10 +75,22 @@ def decimal_bytes_text(count: int) -> str:
 def percent_text(share: float) -> str:
     """A share in per cent, with thousands separated.
 
-    >>> percent_text(0.38312), percent_text(23.0), percent_text(0.000123)
-    ('38.3 %', '2,300.0 %', '0.0123 %')
+    >>> percent_text(0.38312), percent_text(23.0), percent_text(0.000123), percent_text(0.99996)
+    ('38.3 %', '2,300.0 %', '0.0123 %', '99.996 %')
     """
     return f"{percent_figure(share)} %"
+
+
+def whole_percent_text(share: float) -> str:
+    """A share in whole per cents, but for one that would read as nothing or as all.
+
+    >>> whole_percent_text(0.38312), whole_percent_text(0.002), whole_percent_text(0.998), whole_percent_text(1.0)
+    ('38 %', '0.2 %', '99.8 %', '100 %')
+    """
+    whole = round(100 * share)
+    if (whole == 0 and share) or (abs(whole) == 100 and _from_all(share)):
+        return percent_text(share)
+    return f"{whole:,} %"
 
 
 def signed_percent_text(change: float) -> str:
@@ -93,22 +105,38 @@ def signed_percent_text(change: float) -> str:
 def percent_figure(share: float) -> str:
     """Per cents of a share without their sign: tenths, three significant digits of what these would not show.
 
+    What these would not show is a little of something, and the little that something lacks to be all.
+
     >>> percent_figure(0.38312), percent_figure(0.0), percent_figure(0.0004), percent_figure(0.00006)
     ('38.3', '0.0', '0.04', '0.006')
+    >>> percent_figure(0.9999), percent_figure(1.0), percent_figure(1e-12)
+    ('99.99', '100.0', '1e-10')
     """
     decimals = percent_decimals(share)
     text = f"{100 * share:,.{decimals}f}"
-    return text if decimals == 1 else text.rstrip("0").rstrip(".")
+    if decimals == 1:
+        return text
+    return text.rstrip("0").rstrip(".") if text.strip("-0.") else f"{100 * share:.3g}"
 
 
 def percent_decimals(share: float) -> int:
-    """Decimals with which the per cents of a share say something: one, up to six of small ones.
+    """Decimals with which the per cents of a share say something: one, up to six next to nothing and next to all.
 
     >>> percent_decimals(0.38312), percent_decimals(0.0), percent_decimals(0.0004), percent_decimals(1e-12)
     (1, 1, 4, 6)
+    >>> percent_decimals(0.9999), percent_decimals(1.0), percent_decimals(0.1 + 0.2 + 0.7 - 1e-15)
+    (4, 1, 1)
     """
     value = abs(100 * share)
-    return min(2 - math.floor(math.log10(value)), 6) if 0 < value < _LEAST_TENTH else 1
+    near_all = value > 50
+    value = _from_all(share) if near_all else value
+    shown = value == 0 or value > _LEAST_TENTH or (value == _LEAST_TENTH and not near_all)
+    return 1 if shown else min(2 - math.floor(math.log10(value)), 6)
+
+
+def _from_all(share: float) -> float:
+    """Per cents between a share and all; what only rounding leaves is nothing."""
+    return round(abs(100 * abs(share) - 100), 6)
 
 
 def range_words(numbers: Sequence[int]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.digits import is_whole, whole_number
-from chakra.workers import worker_pool
+from chakra.workers import close_after, worker_pool
 
 #: more processes or threads are surely a mistake
 MAX_WORKERS = 4096
@@ -54,6 +54,10 @@ class _Pool:
     def close(self) -> None:
         """End all workers; what has not started is dropped."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def close_after(self, error: BaseException) -> None:
+        """The same after an exception; one that interrupts waits for no task in another process."""
+        close_after(self._executor, error)
 
     def __call__(
         self, function: Callable[..., _Made], tasks: Sequence[Task]
@@ -148,8 +152,10 @@ def runner(
     )
     try:
         yield pool
-    finally:
-        pool.close()
+    except BaseException as error:
+        pool.close_after(error)
+        raise
+    pool.close()
 
 
 def _knock(address: str) -> None:

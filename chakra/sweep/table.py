@@ -4,7 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chakra.io.readable import counted, percent_decimals, percent_text, printable, shortened, verb
+from chakra.io.readable import (
+    counted,
+    percent_decimals,
+    percent_figure,
+    percent_text,
+    printable,
+    shortened,
+    verb,
+)
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
@@ -65,7 +73,11 @@ def metric_column(name: str, shown: Sequence[Outcome]) -> list[str]:
     values = [outcome.metrics.get(name) for outcome in shown]
     if name in _SHARES:
         decimals = max((percent_decimals(value) for value in values if value is not None), default=1)
-        return ["-" if value is None else f"{100 * value:.{decimals}f}" for value in values]
+        texts = ["-" if value is None else f"{100 * value:.{decimals}f}" for value in values]
+        return [
+            percent_figure(value) if value and not text.strip("-0.") else text
+            for value, text in zip(values, texts, strict=True)
+        ]
     return figures(values)
 
 

@@ -76,18 +76,17 @@ def _events(timeline: Timeline) -> Iterator[Event]:
 
 
 def _flows(timeline: Timeline, places: list[tuple[int, int]]) -> Iterator[Event]:
-    """Two events a flow, each inside its slice; the second never before the first, or viewers drop the
-    arrow."""
+    """Two events a flow, at the starts of its slices; the second never before the first, or viewers drop the
+    arrow: at a slice that began earlier it arrives when it leaves."""
     begin = timeline.start_ns[timeline.flow_from].tolist()
     first = timeline.start_ns[timeline.flow_to].tolist()
-    last = (timeline.start_ns + timeline.duration_ns)[timeline.flow_to].tolist()
     rows_from = timeline.row[timeline.flow_from].tolist()
     rows_to = timeline.row[timeline.flow_to].tolist()
-    for number, (start, low, high) in enumerate(zip(begin, first, last, strict=True)):
-        arrival = min(max(start, low), max(high - 1, low))
+    for number, (start, low) in enumerate(zip(begin, first, strict=True)):
+        arrival = max(start, low)
         common: Event = {"name": "dependency", "cat": "flow", "id": number + 1}
         for head, row, time in (
-            ({"ph": "s"}, rows_from[number], min(start, arrival)),
+            ({"ph": "s"}, rows_from[number], start),
             ({"ph": "f", "bp": "e"}, rows_to[number], arrival),
         ):
             pid, tid = places[row]

@@ -32,7 +32,7 @@ from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import NodeType
 from chakra.io.files import expect_prefix, expect_writable, made_folder
-from chakra.workers import worker_pool
+from chakra.workers import workers
 
 _Given = TypeVarTuple("_Given")
 _Made = TypeVar("_Made")
@@ -244,11 +244,11 @@ def _together(
 
 @contextmanager
 def _pool(ranks: int, jobs: int) -> Iterator[Executor | None]:
-    workers = min(ranks, jobs or os.cpu_count() or 1)
-    if workers <= 1:
+    count = min(ranks, jobs or os.cpu_count() or 1)
+    if count <= 1:
         yield None
         return
-    with worker_pool(workers) as pool:
+    with workers(count) as pool:
         yield pool
 
 

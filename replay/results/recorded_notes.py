@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.et import Trace
-from chakra.io.readable import counted, percent_text
+from chakra.io.readable import counted, percent_text, whole_percent_text
 from chakra.replay.compute.other_accelerator import BY_SHAPE, accelerator_named, recorded_on
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.engines.scenario import Scenario
@@ -27,6 +27,8 @@ from chakra.replay.workload.recorded import (
 #: recorded jobs of an H200 (the last column in ``docs/reference/pytorch-recordings.md``, which ``tools/profile_table.py``
 #: holds).
 RECORDING_COST_ERROR = 0.18
+#: parts of an uncertainty that read 0.000 ms
+_LEAST_NS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         parts.append((shared * (finish_ns - exposed_ns), why))
     cost = max(span.cost for span in spans)
     if cost:
-        off = f"{100 * RECORDING_COST_ERROR:.0f} % off on average"
+        off = f"{whole_percent_text(RECORDING_COST_ERROR)} off on average"
         taken = f"the {cost / 1e6:,.3f} ms that were taken off as the cost of recording are {off}"
         parts.append((RECORDING_COST_ERROR * cost, taken))
     placed = scenario.plans.library
@@ -147,10 +149,16 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         unknown += unmeasured
     if exposed_ns and messages and not collectives:
         unknown.append("times of sends and receives")
+    # as fitted waits of a recording of the device alone, which has none
+    parts = [(time, text) for time, text in parts if time >= _LEAST_NS]
+    if not parts and not unknown:
+        return []
     total = sum(time for time, _ in parts)
     reasons = [text for _, text in parts] + [f"how far {what} are off is not known" for what in unknown]
-    within = f"{total / 1e6:,.3f} ms ({percent_text(total / max(finish_ns, 1))})" + " or more" * bool(unknown)
     told = "; ".join(reasons)
+    if not parts:
+        return [f"{told}, nor is what the recording does not hold"]
+    within = f"{total / 1e6:,.3f} ms ({percent_text(total / max(finish_ns, 1))})" + " or more" * bool(unknown)
     return [f"uncertain by about {within}: {told}; what the recording does not hold is not in it"]
 
 
@@ -171,9 +179,10 @@ def _other_accelerator(
     by_shape, error = shares.pop(BY_SHAPE, 0.0), sum(map(_error, models))
     known = []
     if by_shape and error:
-        of = f", of {100 * by_shape:.0f} % of the kernels' time" if shares else ""
-        known.append((by_shape * error, f"products of the two accelerators {100 * error:.0f} % together{of}"))
-    by_ratio = f"times by {' and '.join(shares)}, {100 * sum(shares.values()):.0f} % of the kernels',"
+        of = f", of {whole_percent_text(by_shape)} of the kernels' time" if shares else ""
+        together = whole_percent_text(error)
+        known.append((by_shape * error, f"products of the two accelerators {together} together{of}"))
+    by_ratio = f"times by {' and '.join(shares)}, {whole_percent_text(sum(shares.values()))} of the kernels',"
     return known, [by_ratio] if shares else []
 
 

@@ -11,6 +11,7 @@ from chakra.et import NodeType, Trace
 from chakra.et.families import FAMILIES, MEMORY_BOUND, operator_families
 from chakra.et.node_families import node_families
 from chakra.io.nearest import nearest
+from chakra.io.readable import whole_percent_text
 from chakra.replay.compute.other_accelerator import (
     BY_BANDWIDTH,
     BY_PEAK,
@@ -193,5 +194,5 @@ def accelerator_notes(traces: tuple[Trace, ...], options: RunOptions) -> list[st
     target = accelerator_named(options.accelerator)
     origin = recorded_on(traces, options.recorded_on)
     text = f"kernels take the times of {target.accelerator} in place of the recorded {origin.accelerator}"
-    told = ", ".join(f"{100 * share:.0f} % by {how}" for how, share in shares.items())
+    told = ", ".join(f"{whole_percent_text(share)} by {how}" for how, share in shares.items())
     return [f"{text}: of their time {told}"]

@@ -69,6 +69,27 @@ def test_times_by_peak_have_no_known_error() -> None:
     assert " or more" not in plain
 
 
+def test_what_is_known_to_be_off_by_nothing_is_not_told() -> None:
+    """A recording without collectives in which no wait was fitted, as of the device alone."""
+    builder = TraceBuilder()
+    builder.compute("gemm", duration_micros=100)
+    spans = {"measured_span_ns": 100_000, "explained_span_ns": 100_000}
+    machine = (
+        cluster("hgx-h100").system(),
+        {"topology": ["Switch"], "npus_count": [1], "bandwidth": [1], "latency": [1]},
+    )
+
+    def notes(**options: Any) -> list[str]:
+        found = simulate([saying(builder.build(), spans)], *machine, **options).notes
+        return [note for note in found if "uncertain" in note or "not known" in note]
+
+    assert notes() == []
+    [unknown] = notes(accelerator="b200", recorded_on="h200")
+    assert unknown.startswith(
+        "how far times by peak, 100 % of the kernels', are off is not known, nor is what"
+    )
+
+
 def test_the_recorded_accelerator_itself_adds_nothing() -> None:
     assert uncertain((99, 99), accelerator="h200", recorded_on="h200") == uncertain((99, 99))
 

@@ -1,5 +1,6 @@
 """Failing surroundings: whatever ends a command, old files stay whole and no part of a file stands under its name."""
 
+import errno
 import json
 import os
 import random
@@ -30,6 +31,7 @@ CHAKRA = (sys.executable, "-c", "from chakra.cli.main import entry; entry()")
 WRITERS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "jsonize": (("jsonize", TRACES / "workload.0.et", "out.json"), ("out.json",)),
     "anonymize": (("anonymize", TRACES / "workload.0.et", "out.et"), ("out.et",)),
+    "anonymize-job": (("anonymize", TRACES / "workload", "out"), ("out.0.et", "out.7.et")),
     "visualize": (("visualize", TRACES / "workload.0.et", "out.svg"), ("out.svg",)),
     "collective": (
         ("generate", "collective", "--npus", 4, "--size", "1MiB", "-o", "out"),
@@ -56,6 +58,27 @@ def test_a_full_disk_leaves_the_old_files(name: str, fence: Callable[..., Any], 
     assert len(ended.err.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert {(tmp_path / target).read_text() for target in targets} == {"old"}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("anonymize", "out.et"), ("anonymize-job", "out.0.et"), ("text", "out")]
+)
+def test_a_full_disk_is_told_with_the_file_that_was_asked_for(name: str, told: str, tmp_path: Path) -> None:
+    """And not with one of those under whose names files wait for each other."""
+    (tmp_path / "in.txt").write_text(TEXT)
+    limited = (
+        "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))\nfrom chakra.cli.main import entry\nentry()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-B", "-c", limited, *map(str, WRITERS[name][0])],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    why = f"chakra: error: {told}: cannot be written: {os.strerror(errno.EFBIG)}\n"
+    assert (ended.returncode, ended.stderr) == (2, why)
 
 
 @pytest.mark.parametrize("name", WRITERS)

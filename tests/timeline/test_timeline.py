@@ -210,7 +210,12 @@ def test_chrome_json_is_strict_and_holds_everything(
         for event, at in ((starts[number + 1], a), (ends[number + 1], b)):
             row = timeline.rows[timeline.row[at]]
             assert (event["pid"], event["tid"]) == (row.rank, tids[timeline.row[at]])
-        assert starts[number + 1]["ts"] <= ends[number + 1]["ts"]
+        leaves, arrives = (event[number + 1]["ts"] for event in (starts, ends))
+        assert leaves <= arrives
+        # a float of a microsecond keeps nanoseconds up to 2**53 ns only
+        begins = int(timeline.start_ns[a])
+        assert begins >= 2**50 or round(leaves * 1000) == begins
+        assert arrives in (leaves, timeline.start_ns[b] / 1000)
     named = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert named == {(r.rank, tid): r.name for r, tid in zip(timeline.rows, tids, strict=True)}
     counted = [e for e in events if e["ph"] == "C"]

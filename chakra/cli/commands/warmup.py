@@ -2,12 +2,11 @@
 
 import contextlib
 import importlib
-import multiprocessing
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -15,6 +14,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.io.documents import document_text
+from chakra.workers import workers
 
 if TYPE_CHECKING:
     from chakra.builder import Workload
@@ -49,19 +49,21 @@ def command(output_format: str, quiet: bool) -> None:
         click.echo(document_text(document, indent=2))
 
 
-def compile_parts(workers: int) -> Iterator[tuple[str, float]]:
-    """Compile every part, at most `workers` at a time; name and wall seconds of each, as they end."""
-    if workers == 1:
+def compile_parts(count: int) -> Iterator[tuple[str, float]]:
+    """Compile every part, at most so many at a time; name and wall seconds of each, as they end."""
+    if count == 1:
         yield from map(_timed, range(len(PARTS)))
         return
-    # Compiling holds the interpreter's lock: threads would take turns.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = [pool.submit(_timed, number) for number in range(len(PARTS))]
-        try:
-            for done in as_completed(waiting):
-                yield done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    # Compiling holds the interpreter's lock: threads would take turns. Their files are in a folder of this process: they
+    # may be killed.
+    with tempfile.TemporaryDirectory() as folder, workers(count) as pool:
+        for done in as_completed([pool.submit(_timed_in, folder, number) for number in range(len(PARTS))]):
+            yield done.result()
+
+
+def _timed_in(folder: str, number: int) -> tuple[str, float]:
+    tempfile.tempdir = folder
+    return _timed(number)
 
 
 def _timed(number: int) -> tuple[str, float]:
