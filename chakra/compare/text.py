@@ -36,7 +36,7 @@ def difference_text(found: Comparison, *, kernels: int = 15) -> str:
     """
     lines = [*sides(found), answer(found), ""]
     rows = [(part, "", *_times(found, part)) for part in PARTS]
-    parts = [(part.part, part.name, part.a_ns, part.b_ns) for part in found.parts if part.name]
+    parts = [(part.part, printable(part.name), part.a_ns, part.b_ns) for part in found.parts if part.name]
     table = [
         (f"{'  ' * bool(name)}{name or part}", *compared_durations(a, b))
         for part, name, a, b in sorted(

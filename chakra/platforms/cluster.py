@@ -235,6 +235,7 @@ class _Words:
         elif word in _SHAPES:
             self._take_shape(_SHAPES[word])
             if word == "torus":
+                self._once("a torus", not self.sides)
                 self.sides = self._torus(rest)
         else:
             raise UsageError(

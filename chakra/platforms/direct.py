@@ -133,6 +133,12 @@ class Dragonfly:
         inside = self.groups * self.routers * (self.routers - 1) // 2
         return inside + self.between * self.groups * (self.groups - 1) // 2
 
+    @property
+    def joins(self) -> int:
+        """Pairs of routers with a cable: those between two groups lie at the routers of both in turn."""
+        inside = self.groups * self.routers * (self.routers - 1) // 2
+        return inside + min(self.between, self.routers) * self.groups * (self.groups - 1) // 2
+
     def router(self, number: int) -> str:
         """Name of one of all routers."""
         return f"group{number // self.routers}.router{number % self.routers}"

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from math import ceil
 from typing import Any
 
@@ -133,12 +134,18 @@ class Fabric:
         Raises
         ------
         UsageError
-            More machines than such switches can join, or than there are places.
+            More machines than such switches can join, or than there are places; more NPUs or links than a list of links
+            has.
         """
+        from chakra.replay.networks.builders import within_links, within_npus
+
         self._check_places(machines)
         each = 1
         for dim in inside:
             each *= dim.npus
+        within_npus(machines * each)
+        switches, cables = self.built_of(machines, each)
+        within_links(self._links_outside(machines, each))
         links: list[LinkRow] = []
         for machine in range(machines):
             links += _machine_links(inside, machine, each)
@@ -154,7 +161,6 @@ class Fabric:
             document["routing"] = "inside"
         if self.spray:
             document["ecmp"] = "spray"
-        switches, cables = self.built_of(machines, each)
         rate = rate_gibps / (self.ports if self.shape is Shape.TORUS else 1)
         document["built_of"] = {
             "switches": switches, "cables": cables, "ports": self.ports, "port_gbps": round(rate * _GBPS, 3),
@@ -204,13 +210,31 @@ class Fabric:
             return [place // block for place in self.places]
         if not self.spread:
             return [machine // block for machine in range(machines)]
-        dealt = [
+        dealt = (
             leaf
             for first in range(0, block, self.rack)
             for leaf in range(blocks)
             for _ in range(min(self.rack, block - first))
-        ]
-        return dealt[:machines]
+        )
+        return list(islice(dealt, machines))
+
+    def _links_outside(self, machines: int, each: int) -> int:
+        """How many links `_outside_links` gives, without making them: all of a fabric's, however few its machines."""
+        total = self.within or machines
+        ports = machines * each
+        if self.shape is Shape.RAIL_ONLY:
+            return ports
+        if self.shape is Shape.TORUS:
+            return sum(1 for _ in Torus(self.sides).links(range(total), each))
+        if self.shape is Shape.DRAGONFLY:
+            return ports + Dragonfly(self.ports, total, each).joins
+        sizes = self._sizes(total, each)
+        if sizes.levels == 1:
+            return ports
+        if sizes.levels == 2:
+            return ports + sizes.leaves * self._spines(sizes)
+        half = self.ports // 2
+        return ports + (sizes.leaves + self._pods(sizes.leaves)) * half
 
     def _outside_links(self, machines: int, each: int) -> Iterator[LinkRow]:
         """Links outside machines: two ends, and how many ports wide."""

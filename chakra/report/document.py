@@ -11,6 +11,7 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import I64, Bool
 from chakra.errors import UsageError
+from chakra.et.families import FAMILIES
 from chakra.io import files
 from chakra.io.files import PathLike
 from chakra.io.rank_files import expect_run
@@ -137,6 +138,17 @@ def computed_of(run: Run, entry: Mapping[str, object]) -> list[str]:
     return [str(texts[place]) if type(place) is int and 0 <= place < len(texts) else "" for place in places]
 
 
+def _shares(told: object) -> dict[str, float]:
+    """Shares by family, adding up to 1; empty where they are none."""
+    if not isinstance(told, Mapping):
+        return {}
+    found = {str(family): number(share) for family, share in told.items()}
+    if not set(found) <= set(FAMILIES) or not all(0 <= share <= 1 for share in found.values()):
+        return {}
+    whole = sum(found.values())
+    return {family: share / whole for family, share in found.items() if share} if whole else {}
+
+
 def shares_of(run: Run, entry: Mapping[str, object]) -> list[Mapping[str, float]]:
     """Per node of an NPU's entry the share of its time by family of kernels, where it computes several; empty else.
 
@@ -145,10 +157,7 @@ def shares_of(run: Run, entry: Mapping[str, object]) -> list[Mapping[str, float]
     told, places = run.document.get("operator_shares"), entry.get("operators")
     if not isinstance(told, list) or not isinstance(places, list):
         return []
-    shares = [
-        {str(family): number(share) for family, share in one.items()} if isinstance(one, Mapping) else {}
-        for one in told
-    ]
+    shares = [_shares(one) for one in told]
     return [shares[place] if type(place) is int and 0 <= place < len(shares) else {} for place in places]
 
 

@@ -71,11 +71,11 @@ def fat_tree(
         _positive(ratio, "oversubscription")
     _positive(bandwidth_gibps, "bandwidth")
     npus = prod(down)
-    _within(npus)
+    within_npus(npus)
     speed = [float(bandwidth_gibps)]
     for level in range(1, h):
         speed.append(speed[-1] * down[level - 1] / (ratios[level - 1] * parents[level]))
-    _bounded(sum(prod(down[level:]) * prod(parents[: level + 1]) for level in range(h)))
+    within_links(sum(prod(down[level:]) * prod(parents[: level + 1]) for level in range(h)))
     links: list[object] = []
     for level in range(h):
         copies = prod(parents[:level])
@@ -124,8 +124,8 @@ def rail_optimised(
         Bandwidth of a rail towards its NPUs over that towards the spines.
     """
     _whole([nodes, npus_per_node], "nodes and NPUs per node", 2)
-    _within(nodes * npus_per_node)
-    _bounded(2 * nodes * npus_per_node + npus_per_node * spines)
+    within_npus(nodes * npus_per_node)
+    within_links(2 * nodes * npus_per_node + npus_per_node * spines)
     _positive(oversubscription, "oversubscription")
     links: list[object] = []
     for node, place in product(range(nodes), range(npus_per_node)):
@@ -168,8 +168,8 @@ def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wr
     if len(shape) > MAX_DIMS:
         raise UsageError(f"shape: {counted(len(shape), 'dimension')}; a torus has at most {MAX_DIMS}")
     npus = prod(shape)
-    _within(npus)
-    _bounded(npus * len(shape))
+    within_npus(npus)
+    within_links(npus * len(shape))
     links: list[object] = []
     stride = 1
     for size in shape:
@@ -225,8 +225,8 @@ def dragonfly(
     _whole([groups, routers, npus_per_router], "groups, routers and NPUs per router", 1)
     if groups * routers * npus_per_router < 2:
         raise UsageError("a dragonfly of one NPU is no network")
-    _within(groups * routers * npus_per_router)
-    _bounded(groups * routers * (npus_per_router + routers) + groups * groups)
+    within_npus(groups * routers * npus_per_router)
+    within_links(groups * routers * (npus_per_router + routers) + groups * groups)
     local = bandwidth_gibps if local_bandwidth_gibps is None else local_bandwidth_gibps
     far = bandwidth_gibps if global_bandwidth_gibps is None else global_bandwidth_gibps
     far_ns = latency_ns if global_latency_ns is None else global_latency_ns
@@ -263,7 +263,14 @@ def _positive(value: float, what: str) -> None:
         raise UsageError(f"{what}: expected a number above 0 and at most {MOST_QUANTITY:g}, found {value!r}")
 
 
-def _within(npus: int) -> None:
+def within_npus(npus: int) -> None:
+    """Refuse more NPUs than a network given link by link has.
+
+    Raises
+    ------
+    UsageError
+        With the limit.
+    """
     if npus > MAX_LINKED_NPUS:
         raise UsageError(
             f"{counted_text(npus, 'NPU')}; a network given link by link has at most {MAX_LINKED_NPUS:,}: use "
@@ -271,6 +278,13 @@ def _within(npus: int) -> None:
         )
 
 
-def _bounded(links: int) -> None:
+def within_links(links: int) -> None:
+    """Refuse more links than are listed.
+
+    Raises
+    ------
+    UsageError
+        With the limit.
+    """
     if links > MAX_LINKS:
         raise UsageError(f"{counted_text(links, 'link')}; a list of links has at most {MAX_LINKS:,}")

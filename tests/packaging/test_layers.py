@@ -186,6 +186,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "rank_lists",
         "files",
         "text",
+        "yaml_rows",
         "yaml",
         "shipped",
     ),

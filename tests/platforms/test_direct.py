@@ -1,5 +1,6 @@
 """Tori of machines and dragonflies in words: what is joined, how wide, how many ports, and how long a message takes."""
 
+import time
 from collections import Counter
 from itertools import pairwise
 from math import prod
@@ -219,3 +220,64 @@ def test_ring_of_places_is_walked_once() -> None:
     """Eight machines in a ring: each joined to the next, the last to the first."""
     links = {(a // 2, b // 2) for a, b, _ in Torus((8,)).links(range(8), 2)}
     assert links == {*pairwise(range(8)), (7, 0)}
+
+
+@given(
+    st.sampled_from(Shape),
+    st.sampled_from([8, 15, 33, 64]),
+    st.integers(1, 60),
+    st.sampled_from([1, 2, 8]),
+    st.sampled_from([1.0, 2.0]),
+)
+def test_links_are_counted_as_they_are_made(
+    shape: Shape, ports: int, total: int, each: int, ratio: float
+) -> None:
+    """Machines of other jobs included."""
+    torus = shape is Shape.TORUS
+    machines = total if torus else max(1, total // 2)
+    try:
+        fabric = Fabric(
+            shape,
+            min(total - 1, 2) if torus else ports,
+            ratio,
+            within=None if torus else total,
+            sides=(total,) if torus else (),
+        )
+        rows = list(fabric._outside_links(machines, each))
+    except UsageError:
+        return
+    assert fabric._links_outside(machines, each) == len(rows) == len({(a, b) for a, b, _ in rows})
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            "hgx-h100 over 400G torus 999999",
+            "7,999,992 NPUs; a network given link by link has at most 131,072",
+        ),
+        (
+            "20000x hgx-h100 over 400G rail-only of 65536 ports",
+            "160,000 NPUs; a network given link by link has",
+        ),
+        # groups of 64 routers: 1,016 full meshes, and as many cables between two as fit (2 * 32 * 32 // 1015)
+        (
+            "2x hgx-h100 over 400G dragonfly of 128 ports within 260000 machines",
+            f"{16 + 1016 * 64 * 63 // 2 + 2 * 1016 * 1015 // 2:,} links; a list of links has at most 2,000,000",
+        ),
+        (
+            "2x hgx-h100 over 400G fat tree of 1024 ports within 9999999 machines spread",
+            "links; a list of links has",
+        ),
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_made(words: str, problem: str) -> None:
+    start = time.process_time()
+    with pytest.raises(UsageError, match=problem):
+        cluster(words).network()
+    assert time.process_time() - start < 10
+
+
+def test_a_torus_has_its_sides_once() -> None:
+    with pytest.raises(UsageError, match="a torus is given twice"):
+        cluster("hgx-h100 over 400G torus 2x2 torus 4x4")

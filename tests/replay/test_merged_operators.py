@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chakra.builder import TraceBuilder
-from chakra.compare import Source, compare, read_source
+from chakra.compare import Source, compare, difference_text, read_source
 from chakra.errors import WorkloadError
 from chakra.et import Trace
 from chakra.et.families import FAMILIES
@@ -102,3 +102,39 @@ def test_merging_moves_no_time_between_families(tmp_path: Path) -> None:
     assert {"matmul", "attention", "norm", "memory"} <= set(kernels)
     for label, (apart, together) in kernels.items():
         assert together == pytest.approx(apart, abs=60), label
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"matmul": 0},
+        {"matmul": -1, "norm": 2},
+        {"matmul": 1e308, "norm": 1e308},
+        {"matmul": "x"},
+        {"new\nline": 1},
+    ],
+)
+def test_shares_that_are_none_leave_the_time_to_others(told: dict[str, Any], tmp_path: Path) -> None:
+    """A document may be of another program; its parts still add up."""
+    path = tmp_path / "run.json"
+    document = simulate([merged()], SYSTEM, NETWORK).to_dict(nodes=True)
+    assert [set(shares) for shares in document["operator_shares"]] == [{"matmul", "norm"}]
+    path.write_text(json.dumps(document))
+    whole = read_source(path)
+    path.write_text(json.dumps(document | {"operator_shares": [told]}))
+    found = compare(whole, read_source(path))
+    kernels = {part.name: (part.a_ns, part.b_ns) for part in found.parts if part.part == "kernels"}
+    assert set(kernels) == {"matmul", "norm", "other"}
+    assert kernels["other"] == (0, sum(a for a, _ in kernels.values()))
+
+
+def test_a_family_that_a_document_tells_is_one_printable_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    document = simulate([merged()], SYSTEM, NETWORK).to_dict(nodes=True)
+    del document["operators"], document["operator_shares"]
+    [entry] = document["nodes"]
+    del entry["operators"]
+    path.write_text(json.dumps(document | {"nodes": [entry | {"families": ["new\nline"]}]}))
+    found = compare(read_source(path), source(tmp_path, fuse=True))
+    assert "\n  new\\nline " in difference_text(found)
