@@ -127,13 +127,13 @@ def _recording(name: str, files: Sequence[Inputs], step: int | None) -> Source:
         _add_communication_of_cpus(spans, trace, communication, meetings[-1])
         _add_host(spans, trace, communication)
         clocks.append(trace.first_ns)
-    together = _split_meetings([*ranks.values()], meetings, clocks)
-    late = "communication of a recording holds the waits for peers that were late"
-    notes = tuple(said if together else [*said, late])
+    whole = _split_meetings([*ranks.values()], meetings, clocks)
+    if whole:
+        said.append(f"of a recording the waits for peers that were late are part of: {', '.join(whole)}")
     if not any(rank.span_ns for rank in ranks.values()):
         raise UsageError(f"{name}: nothing with a time in it")
     held = steps.pop() if len(steps) == 1 else 0
-    return Source(name, "recording", ranks, notes, steps=held or None, world=world or None)
+    return Source(name, "recording", ranks, tuple(said), steps=held or None, world=world or None)
 
 
 def _recorded(host: HostTrace | None, trace: DeviceTrace, step: int | None) -> tuple[int, int, I64]:
@@ -298,16 +298,19 @@ def _add_outside(spans: RankSpans, starts: I64, ends: I64, holes: tuple[I64, I64
         spans.add(Kind.HOST, "", at, last)
 
 
-def _split_meetings(ranks: Sequence[RankSpans], meetings: Sequence[_Meetings], clocks: Sequence[int]) -> bool:
+def _split_meetings(
+    ranks: Sequence[RankSpans], meetings: Sequence[_Meetings], clocks: Sequence[int]
+) -> list[str]:
     """Tell waits for peers from transfers where all ranks are there: nothing moves before the last has come.
 
-    Times of each rank count from a time of its own on the clock that ranks share (0 where it has none). Returns whether
-    the two could be told apart for every collective.
+    Times of each rank count from a time of its own on the clock that ranks share (0 where it has none). Returns the kinds
+    of communication in some of which the two cannot be told apart.
     """
+    keys = sorted({key for held in meetings for key in held})
     if len(ranks) < 2 or not all(clocks):
-        return not any(meetings)
-    whole = True
-    for key in sorted({key for held in meetings for key in held}):
+        return list(dict.fromkeys(word for word, _ in keys))
+    whole = []
+    for key in keys:
         members = [
             (rank, held[key], clock)
             for rank, held, clock in zip(ranks, meetings, clocks, strict=True)
@@ -317,7 +320,7 @@ def _split_meetings(ranks: Sequence[RankSpans], meetings: Sequence[_Meetings], c
             key[0] not in ("send and receive", "communication") and len({len(m) for _, m, _ in members}) == 1
         )
         if not known or len(members) < 2:
-            whole = False
+            whole.append(key[0])
             continue
         for turn in range(len(members[0][1])):
             last = max(found[turn][1] + clock for _, found, clock in members)
@@ -326,7 +329,7 @@ def _split_meetings(ranks: Sequence[RankSpans], meetings: Sequence[_Meetings], c
                 ready = min(max(last - clock, start), end)
                 rank.starts[place] = ready
                 rank.add(Kind.PEERS, key[0], start, ready)
-    return whole
+    return list(dict.fromkeys(whole))
 
 
 # -------------------------------------------------------------------------------------------------------- replays
@@ -460,10 +463,7 @@ def _add_nodes(
         if end < start or start < 0:
             continue
         if "COMM" in kind and engine != "CPU":
-            if met[i] is None:
-                _add_communication(spans, (name, kind, str(groups[i] or "")), start, end, meetings)
-            else:
-                _add_met(spans, collective_word(name), start, end, int(met[i]))
+            _add_communication(spans, (name, kind, str(groups[i] or "")), start, end, meetings, met[i])
         elif "MEM" in kind:
             spans.add(Kind.COPY, "", start, end)
         elif engine == "CPU":
@@ -495,8 +495,13 @@ def _add_parts(spans: RankSpans, shares: Mapping[str, float], start: int, end: i
 
 def _add_communication(
     spans: RankSpans, told: tuple[str, str, str], start: int, end: int,
-    meetings: Mapping[str, tuple[I64, I64, I64, list[str]]],
+    meetings: Mapping[str, tuple[I64, I64, I64, list[str]]], come: int | None,
 ) -> None:  # fmt: skip
+    """Add a communication whose last member has come at a time: a wait for peers, then a transfer.
+
+    Results of recorded times, and of earlier versions, do not say that time of every node. The table of collectives then
+    tells it, where it has the collective.
+    """
     name, kind, group = told
     word, ready = collective_word("send" if "COLL" not in kind else name), start
     found = meetings.get(group) if "COLL" in kind else None
@@ -507,11 +512,6 @@ def _add_communication(
         if len(fits):
             row = int(fits[0])
             word, ready = collective_word(kinds[row]), int(last[row])
-    _add_met(spans, word, start, end, ready)
-
-
-def _add_met(spans: RankSpans, word: str, start: int, end: int, ready: int) -> None:
-    """Add a communication whose last member has come at a time: a wait for peers, then a transfer."""
-    ready = min(max(ready, start), end)
+    ready = min(max(ready if come is None else int(come), start), end)
     spans.add(Kind.PEERS, word, start, ready)
     spans.add(Kind.TRANSFER, word, ready, end)

@@ -62,6 +62,7 @@ from chakra.replay.results.time_account import (
     ACCOUNT,
     ActorTimes,
     actor_times,
+    come_ns,
     exposed_as_astra,
     roofline_averages,
 )
@@ -640,11 +641,13 @@ class ReplayResult:
         }
 
     def _met(self, actor: int, order: I64) -> dict[str, list[int | None]]:
-        """When the last member of each recorded collective had come; only where all times are recorded ones."""
-        met = self._meetings.ready_ns.get(actor)
-        if met is None:
+        """When the last member of each collective, or the sender of each message, had come; None where that is not known,
+        and of other nodes.
+        """
+        met = come_ns(self.raw, self._programs[actor], actor, self._meetings.ready_ns.get(actor))[order]
+        if not (met >= 0).any():
             return {}
-        return {"ready_ns": [None if time < 0 else time for time in met[order].tolist()]}
+        return {"ready_ns": [None if time < 0 else time for time in met.tolist()]}
 
     @cached_property
     def _operator_codes(self) -> dict[str, int]:

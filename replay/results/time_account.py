@@ -110,6 +110,30 @@ def _covered(edges: I64, first: I64, last: I64) -> Bool:
     return np.asarray(np.cumsum(step) > 0)
 
 
+def come_ns(raw: RawRun, program: Program, actor: int, met_ns: I64 | None = None) -> I64:
+    """When the last member of each of an actor's collectives, or the sender of each of its messages, had come, ns.
+
+    By node in program order; -1 where that did not happen, where it is not known, and of other nodes.
+
+    Parameters
+    ----------
+    raw, program, actor
+        The run, the actor's program and its number.
+    met_ns
+        The same of recorded collectives.
+    """
+    out = np.full(program.n_nodes, -1, np.int64) if met_ns is None else met_ns.copy()
+    comm = np.flatnonzero(program.comm >= 0)
+    if len(comm):
+        cells = slice(int(raw.comm_start[actor]), int(raw.comm_start[actor + 1]))
+        instance = raw.comm_instance[cells]
+        known = raw.comm_ready_ns[cells].copy()
+        coll = instance >= 0
+        known[coll] = raw.instance_ready_ns[instance[coll]]
+        out[comm] = np.where(out[comm] >= 0, out[comm], known)
+    return out
+
+
 def actor_times(raw: RawRun, program: Program, actor: int, met_ns: I64 | None = None) -> ActorTimes:
     """Times of one actor's issued nodes.
 
@@ -124,17 +148,9 @@ def actor_times(raw: RawRun, program: Program, actor: int, met_ns: I64 | None = 
     issue, finish = raw.issue_ns[where], raw.finish_ns[where]
     done = int(raw.done_ns[actor])
     end = done if done >= 0 else int(max(issue.max(initial=0), finish.max(initial=0)))
-    ready = issue.copy()
-    comm = np.flatnonzero(program.comm >= 0)
-    if len(comm):
-        cells = slice(int(raw.comm_start[actor]), int(raw.comm_start[actor + 1]))
-        instance = raw.comm_instance[cells]
-        known = raw.comm_ready_ns[cells].copy()
-        coll = instance >= 0
-        known[coll] = raw.instance_ready_ns[instance[coll]]
-        ready[comm] = np.where(known >= 0, known, end)
-    if met_ns is not None:
-        ready = np.where(met_ns >= 0, met_ns, ready)
+    come = come_ns(raw, program, actor, met_ns)
+    # what nobody has come to waits until the end
+    ready = np.where(come >= 0, come, np.where(program.comm >= 0, end, issue))
     issued = issue >= 0
     finish = np.where(finish >= 0, finish, end)
     return ActorTimes(

@@ -629,7 +629,10 @@ def test_ranks_without_a_common_clock_do_not_wait_for_each_other(tmp_path: Path)
     gloo_job(tmp_path, 0)
     source = read_source(tmp_path)
     assert not any(kind == Kind.PEERS for spans in source.ranks.values() for kind in spans.kinds)
-    assert source.notes == ("communication of a recording holds the waits for peers that were late",)
+    late = "of a recording the waits for peers that were late are part of"
+    assert source.notes == (f"{late}: all-reduce, send and receive",)
+    gloo_job(tmp_path, 1_790_857_026_000_000_000)
+    assert read_source(tmp_path).notes == (f"{late}: send and receive",)
 
 
 @pytest.mark.shared
@@ -760,6 +763,35 @@ def test_results_without_nodes_are_compared_by_their_accounts(
     assert "system.active_chunks" in said
     with pytest.raises(UsageError, match="a comparison with a recording needs; run `chakra replay --format"):
         compare(read_source(DDP.parent / "rank_start" / "job.rank0.kineto.json"), read_source(b))
+
+
+def test_waits_for_a_sender_are_waits_for_a_peer_with_nodes_and_without(tmp_path: Path) -> None:
+    """NPU 1 computes for 3 us, then waits for NPU 0, which sends after 10 us: 7 us in which no data moves."""
+
+    def program(b: TraceBuilder) -> None:
+        first = b.compute("gemm", duration_micros=3 if b.rank else 10)
+        if b.rank == 0:
+            b.send(1, size_bytes=1 << 20, after=first)
+        else:
+            b.compute("gemm", duration_micros=1, after=b.recv(0, size_bytes=1 << 20, after=first))
+
+    work = Workload(2)
+    work.run(program)
+    result = simulate(
+        work, {}, {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    )
+    told = []
+    for nodes in (True, False):
+        path = tmp_path / f"{nodes}.json"
+        path.write_text(json.dumps(result.to_dict(nodes=nodes)))
+        source = read_source(path)
+        parts: dict[Kind, int] = {}
+        for (kind, _), time in account(source.ranks[1]).items():
+            parts[kind] = parts.get(kind, 0) + time
+        told.append(parts)
+    # 2^20 bytes at 50 x 2^30 bytes a second, and a hop of 500 ns
+    moved = int(2**20 / (50 * 2**30 / 1e9)) + 500
+    assert told == [{Kind.COMPUTE: 4_000, Kind.PEERS: 7_000, Kind.TRANSFER: moved}] * 2
 
 
 def test_names_and_counts_of_kernels_stand_once_and_numbers_before_them() -> None:
