@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from chakra.arrays import components
 from chakra.io.readable import figure_text
 from chakra.platforms import load_platform
 from chakra.replay.collectives.library.port_rates import node_of
@@ -97,7 +100,7 @@ def unlike_network(network: Network, machine: str) -> str | None:
     if network.links is None:
         return None
     height = _heights(network.links, network.npus)
-    if _is_oversubscribed(network.links, height):
+    if _is_oversubscribed(network.links, height, network.npus):
         return "its switches have less bandwidth up than down, and those of measured steps as much"
     if _is_flat(network.links, height, network.npus, sent.node_npus):
         return "machines or switches are joined to others beside them, and those of measured steps by switches above"
@@ -111,21 +114,27 @@ def _sent_over(network: Network, most: int) -> _Sent:
     if links is None or links.dimension_ordered:
         ends = (_ends(_of_dimension(dim) for dim in dims if dim.npus > 1) for dims in (inner, outer))
         return _Sent(node, *ends)
+    between = [(link.src, link.dst) for link in links.links if min(link.src, link.dst) >= network.npus]
+    # switches that are joined to one another, whatever NPUs join, have one number
+    ends = np.array(between, np.int64).reshape(-1, 2)
+    fabric = components(network.npus + len(links.vertices), ends[:, 0], ends[:, 1]).tolist()
     machines = defaultdict[int, set[int]](set)
     for link in links.links:
-        if link.src < network.npus:
-            machines[link.dst].add(link.src // node)
-    inside, outside = dict.fromkeys(range(network.npus), 0.0), dict.fromkeys(range(network.npus), 0.0)
+        if link.src < network.npus <= link.dst:
+            machines[fabric[link.dst]].add(link.src // node)
+    alone, shared = dict.fromkeys(range(network.npus), 0.0), dict.fromkeys(range(network.npus), 0.0)
     for link in links.links:
         if link.src >= network.npus:
             continue
         own = link.src // node
-        within = link.dst // node == own if link.dst < network.npus else machines[link.dst] == {own}
-        (inside if within else outside)[link.src] += link.bytes_per_ns
+        within = link.dst // node == own if link.dst < network.npus else machines[fabric[link.dst]] == {own}
+        (alone if within else shared)[link.src] += link.bytes_per_ns
+    # an NPU without links of its machine's own reaches the machine's others over those that lead out of it
+    inside = {npu: alone[npu] or shared[npu] for npu in alone}
     return _Sent(
         node,
         _ends(inside.values() if node > 1 else ()),
-        _ends(outside.values() if network.npus > node else ()),
+        _ends(shared.values() if network.npus > node else ()),
     )
 
 
@@ -146,13 +155,35 @@ def _hops(network: Network) -> Ends | None:
     return _ends(dim.latency_ns for dim in network.dims if dim.npus > 1)
 
 
-def _is_oversubscribed(links: Links, height: Mapping[int, int]) -> bool:
-    """Whether some switch has less bandwidth away from the NPUs than towards them, and some away."""
+def _is_oversubscribed(links: Links, height: Mapping[int, int], npus: int) -> bool:
+    """Whether some switch has less bandwidth away from the NPUs than towards them, and has NPUs that are not below it.
+
+    Above a switch with all NPUs below it are idle places, such as leaves without a machine, which nobody sends to.
+    """
     up, down = defaultdict[int, float](float), defaultdict[int, float](float)
+    below = defaultdict[int, list[int]](list)
     for link in links.links:
         if link.src in height and height[link.dst] != height[link.src]:
-            (up if height[link.dst] > height[link.src] else down)[link.src] += link.bandwidth_gibps
-    return any(0 < wide * _EQUAL < down[vertex] for vertex, wide in up.items())
+            higher = height[link.dst] > height[link.src]
+            (up if higher else down)[link.src] += link.bandwidth_gibps
+            if not higher:
+                below[link.src].append(link.dst)
+    narrow = [vertex for vertex, wide in up.items() if 0 < wide * _EQUAL < down[vertex]]
+    # one switch for all that have the same ones below them; low ones have few NPUs to count
+    alike = {frozenset(below[vertex]): vertex for vertex in narrow}
+    return any(
+        _count_below(vertex, below, npus) < npus for vertex in sorted(alike.values(), key=height.__getitem__)
+    )
+
+
+def _count_below(vertex: int, below: Mapping[int, list[int]], npus: int) -> int:
+    """How many NPUs are below a vertex."""
+    found, front = {vertex}, [vertex]
+    while front:
+        near = {other for one in front for other in below.get(one, ())} - found
+        found |= near
+        front = list(near)
+    return sum(one < npus for one in found)
 
 
 def _is_flat(links: Links, height: Mapping[int, int], npus: int, node: int) -> bool:

@@ -345,6 +345,13 @@ def asked(
         ("2x dgx-a100 over 100G", {}, {}, ""),
         ("2x dgx-a100", {}, {"local-mem-bw": 1555}, ""),
         ("2x hgx-h100 over 400G rails of 64 ports spread", {}, {}, ""),
+        # a leaf switch that holds a single machine is the fabric's all the same: spread, or with ports for one only
+        ("2x hgx-h100 over 400G fat tree of 64 ports spread within 9 machines", {}, {}, ""),
+        ("2x hgx-h100 over 400G fat tree of 16 ports within 3 machines", {}, {}, ""),
+        (
+            "4x hgx-h100 over 400G dragonfly of 32 ports", {}, {},
+            "machines or switches are joined to others beside them, and those of measured steps by switches above",
+        ),
         ("2x hgx-h100 over 200G", {}, {}, "an NPU's port has 200 Gb/s, and in measured steps 400"),
         ("2x dgx-a100 over 400G", {}, {}, "an NPU's port has 400 Gb/s, and in measured steps 100 to 200"),
         ("2x hgx-h100 over 800G fat tree of 64 ports", {}, {}, "an NPU's port has 800 Gb/s, and in measured steps 400"),

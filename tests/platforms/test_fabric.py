@@ -1,5 +1,6 @@
 """Clusters switch by switch: what the words make, that every NPU reaches every other, and that shapes differ."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
+from chakra.cli.main import run
 from chakra.errors import ConfigError, UsageError
 from chakra.et import Trace
 from chakra.platforms import cluster, load_platform, platform_names
@@ -178,6 +180,24 @@ def test_a_result_tells_fabrics_apart() -> None:
         traces, {}, {"topology": ["Ring"], "npus_count": [16], "bandwidth": [50], "latency": [500]}
     )
     assert "links" not in plain.to_dict()["inputs"]["network"]
+
+
+def test_a_file_of_a_fabric_is_told_as_results_tell_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """4,096 interfaces at 32 ports a leaf, as many pod switches, cores that have all 64 ports down; as many cables at
+    each of three levels. The file has a vertex and a link for several cores and cables, and the switches in machines.
+    """
+    words = "512x hgx-h100 over 400G fat tree of 64 ports".split()
+    out = tmp_path / "n.yml"
+    assert run(["topology", "machine", *words, "-o", str(out), "--format", "json"]) == 0
+    said = capsys.readouterr()
+    links = 2 * (4096 + 4096 + 4096 + 128)
+    built = "128 leaf, 128 pod and 64 core switches of 64 ports of 400 Gb/s, 12,288 cables"
+    assert said.err == f"{out}: 4,096 NPUs, outside machines {built}, {links:,} links (one per direction)\n"
+    assert json.loads(said.out)["figures"] == {
+        "npus": 4096, "switches": 128 + 128 + 64, "ports": 64, "cables": 3 * 4096, "directed_links": links
+    }  # fmt: skip
 
 
 def test_a_rail_optimised_fat_tree_is_one_of_rails() -> None:

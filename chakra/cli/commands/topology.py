@@ -11,7 +11,7 @@ from chakra.cli.support.subcommands import Subcommands
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
 from chakra.io.digits import decimal_number, signed_whole_number
-from chakra.io.readable import counted
+from chakra.io.readable import counted, counted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,9 +75,21 @@ def _speed(function: "Command") -> "Command":
 
 
 def figures_of(network: "Network") -> dict[str, int]:
-    """NPUs, switches, most cables at a switch, cables, and links, which are a direction each, of a list of links."""
+    """NPUs, switches, most cables at a switch, cables, and links, which are a direction each, of a list of links.
+
+    Of a fabric whose links stand for several cables, and vertices for several switches, those outside machines that they
+    stand for, as results tell them.
+    """
     assert network.links is not None, "these topologies are given link by link"
-    links = network.links.links
+    links, built = network.links.links, network.links.built_of
+    if built is not None:
+        return {
+            "npus": network.npus,
+            "switches": built.all_switches,
+            "ports": built.ports if built.switches else 0,
+            "cables": built.cables,
+            "directed_links": len(links),
+        }
     cables = {tuple(sorted((link.src, link.dst))) for link in links}
     ports = Counter(end for cable in cables for end in cable if end >= network.npus)
     return {
@@ -108,21 +120,27 @@ def _write_text(name: str, text: str, network: "Network", output: str | None, ou
         sys.stdout.write(text)
         return
     from chakra.io.files import atomic_text
+    from chakra.replay.results.formatting import built_in_words
 
     with atomic_text(output) as file:
         file.write(text)
     if network.links is None:
         sizes = {"npus": network.npus, "dimensions": len(network.dims)}
         click.echo(
-            f"{output}: {counted(network.npus, 'NPU')} in {counted(len(network.dims), 'dimension')}", err=True
+            f"{output}: {counted_text(network.npus, 'NPU')} in {counted(len(network.dims), 'dimension')}",
+            err=True,
         )
         say(output_format, f"topology {name}", [output], sizes)
         return
     figures = figures_of(network)
-    widest = f" of up to {counted(figures['ports'], 'port')}" if figures["ports"] else ""
+    if network.links.built_of is None:
+        widest = f" of up to {counted_text(figures['ports'], 'port')}" if figures["ports"] else ""
+        parts = f"{counted_text(figures['switches'], 'switch')}{widest}, {counted_text(figures['cables'], 'cable')}"
+    else:
+        parts = f"outside machines {built_in_words(network.links.built_of.entries())}"
     click.echo(
-        f"{output}: {counted(network.npus, 'NPU')}, {counted(figures['switches'], 'switch')}{widest}, "
-        f"{counted(figures['cables'], 'cable')}, {counted(figures['directed_links'], 'link')} (one per direction)",
+        f"{output}: {counted_text(network.npus, 'NPU')}, {parts}, "
+        f"{counted_text(figures['directed_links'], 'link')} (one per direction)",
         err=True,
     )
     say(output_format, f"topology {name}", [output], figures)
