@@ -5,7 +5,8 @@ The parts of each kind of cut share nothing:
 
 - each member;
 - the NPUs that are equal in some dimensions, such as those of a machine, whose ports are what leaves it. On lists of
-  links with the switches that are nearest to them alone, up to any number of links away: a port may be a vertex;
+  links with the switches that lead to them alone, and with those that are nearest to them alone, up to any number of links
+  away: a port may be a vertex;
 - the two halves of each ring, a dimension's lines all cut at once: two links lead out of a half of a line;
 - on lists of links what hangs together below a level of switches, such as the machines at a leaf or the leaves of a
   pod: the level's links are what leaves it.
@@ -214,8 +215,12 @@ class LinkCuts:
         return level
 
     def _of_dims(self) -> Iterator[I64]:
-        """NPUs that are equal in some dimensions, and the switches up to a level whose nearest NPUs all are."""
+        """NPUs that are equal in some dimensions, with the switches that lead to no others, and with those up to a level
+        whose nearest NPUs all are.
+        """
         npus, level = self._network.npus, self._level
+        switched = np.minimum(self._tail, self._head) >= npus
+        joined = components(self._vertices, self._tail[switched], self._head[switched])
         where = coordinates(self._network, np.arange(npus))
         for equal in sets_of_dims(len(self._network.dims)):
             lowest, highest = np.full(self._vertices, self._vertices), np.full(self._vertices, -1)
@@ -226,6 +231,14 @@ class LinkCuts:
                 continue
             part = np.where(level == 0, lowest, -1)
             yield part
+            first, last = lowest.copy(), highest.copy()
+            for npu, other in ((self._tail, self._head), (self._head, self._tail)):
+                port = (npu < npus) & (other >= npus)
+                np.minimum.at(first, joined[other[port]], lowest[npu[port]])
+                np.maximum.at(last, joined[other[port]], highest[npu[port]])
+            alone = (first == last)[joined] & (level > 0)
+            if alone.any():
+                yield np.where(alone, first[joined], part)
             for above in range(1, int(level.max()) + 1):
                 for near, far in ((self._tail, self._head), (self._head, self._tail)):
                     up = (level[near] == above - 1) & (level[far] == above)

@@ -71,7 +71,18 @@ def listed(count: int = 2, each: int = 8, share: int = 1) -> dict[str, Any]:
     return {"npus_count": [each, count], "links": links, "routing": "inside", "npus_forward": False}
 
 
-@pytest.mark.parametrize("network", [blocks(), listed()], ids=["blocks", "listed"])
+def own_leaves(count: int = 2, each: int = 8) -> dict[str, Any]:
+    """The same where each machine has a leaf of its own, below a spine; it has room for all ports."""
+    n = count * each
+    links: list[list[Any]] = [[npu, f"inside{npu // each}", 900, 50] for npu in range(n)]
+    links += [[npu, f"leaf{npu // each}", 50, 125] for npu in range(n)]
+    links += [[f"leaf{machine}", "spine", 50 * each, 125] for machine in range(count)]
+    return {"npus_count": [each, count], "links": links, "routing": "inside", "npus_forward": False}
+
+
+@pytest.mark.parametrize(
+    "network", [blocks(), listed(), own_leaves()], ids=["blocks", "listed", "own leaves"]
+)
 @pytest.mark.parametrize(
     ("kind", "groups", "share"),
     [
@@ -100,7 +111,7 @@ def test_ports_of_a_machine_count(network: Any, kind: str, groups: list[list[int
 
 def test_many_machines_send_what_no_cut_alone_says() -> None:
     """A sum of 8 machines: 2 * 7 sizes leave machines of 8 ports, and none of them must send more than one."""
-    for network in (blocks(8), listed(8)):
+    for network in (blocks(8), listed(8), own_leaves(8)):
         row = run(network, 64, "all_reduce", [[*range(64)]]).collectives[0]
         assert row["bound_ns"] == pytest.approx(2 * 7 / (8 * 8 * 50) * SIZE / GIB)
 
