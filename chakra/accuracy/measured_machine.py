@@ -116,8 +116,8 @@ def _sent_over(network: Network, most: int) -> _Sent:
         return _Sent(node, *ends)
     between = [(link.src, link.dst) for link in links.links if min(link.src, link.dst) >= network.npus]
     # switches that are joined to one another, whatever NPUs join, have one number
-    ends = np.array(between, np.int64).reshape(-1, 2)
-    fabric = components(network.npus + len(links.vertices), ends[:, 0], ends[:, 1]).tolist()
+    pairs = np.array(between, np.int64).reshape(-1, 2)
+    fabric = components(network.npus + len(links.vertices), pairs[:, 0], pairs[:, 1]).tolist()
     machines = defaultdict[int, set[int]](set)
     for link in links.links:
         if link.src < network.npus <= link.dst:

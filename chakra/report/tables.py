@@ -21,8 +21,15 @@ from chakra.io.readable import (
     price_text,
     printable,
 )
+from chakra.replay.config.model import LinkTopology
 from chakra.replay.results.beaten import busy_remark, why_faster
-from chakra.replay.results.formatting import SUMS_OF_MESSAGES, WAITING, ends_in_words, takes_recorded_times
+from chakra.replay.results.formatting import (
+    SUMS_OF_MESSAGES,
+    WAITING,
+    ends_in_words,
+    members_in_words,
+    takes_recorded_times,
+)
 from chakra.replay.results.pipeline import bubble_in_words
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of, part_words, stood_for
 from chakra.timeline.lenient import number
@@ -255,7 +262,7 @@ def collectives(run: Run, most: int = 200) -> Table:
             text_of(c.get("kind")),
             _ran(c),
             text_of(c.get("group")),
-            _members(c.get("members")),
+            _members(c),
             *(str(number(c.get(part))) for part in ("bytes", "algbw_gbps", "busbw_gbps", "bound_ns")),
             str(taken.mean_ns),
             str(taken.mean_transfer_ns),
@@ -270,7 +277,7 @@ def collectives(run: Run, most: int = 200) -> Table:
             text_of(c.get("kind")),
             _ran(c),
             text_of(c.get("group")) or "all",
-            _members(c.get("members")),
+            _members(c),
             bytes_text(int(number(c.get("bytes")))),
             count_text(taken.count),
             duration_text(start),
@@ -349,8 +356,11 @@ def _ran(row: Mapping[str, object]) -> str:
     return f"{text_of(row.get('algorithm'))} {'/'.join(told)}, {counted(channels, 'channel')}"
 
 
-def _members(value: object) -> str:
-    return count_text(len(value) if isinstance(value, list) else int(number(value)))
+def _members(row: Mapping[str, object]) -> str:
+    value, exchanging = row.get("members"), int(number(row.get("exchanging")))
+    return members_in_words(
+        len(value) if isinstance(value, list) else int(number(value)), exchanging if exchanging > 0 else None
+    )
 
 
 def messages(run: Run) -> Table:
@@ -408,12 +418,13 @@ def _speeds(dim: Mapping[str, object]) -> str:
 
 
 def links(run: Run, most: int = 50) -> Table:
-    """The links that used most of their bandwidth."""
+    """The links that used most of their bandwidth, with their dimension where they are of one."""
+    listed = any(text_of(d.get("topology")) == LinkTopology.LINKS for d in run.table("dimensions"))
     rows = sorted(run.table("links"), key=lambda link: -share_of(link, run.end_ns))
     table = [
         (
             link_name(link),
-            text_of(link.get("dim")),
+            *(() if listed else (text_of(link.get("dim")),)),
             bytes_text(int(number(link.get("bytes")))),
             percent(share_of(link, run.end_ns), 1),
             duration_text(int(number(link.get("busy_ns")))),
@@ -421,8 +432,8 @@ def links(run: Run, most: int = 50) -> Table:
         )
         for link in rows[:most]
     ]
-    columns = ("link", "dim", "bytes", "utilisation", "busy", "queueing")
-    return Table(columns, table, max(len(rows) - most, 0), 2)
+    columns = ("link", *(() if listed else ("dim",)), "bytes", "utilisation", "busy", "queueing")
+    return Table(columns, table, max(len(rows) - most, 0), 1 if listed else 2)
 
 
 def link_name(link: Mapping[str, object]) -> str:

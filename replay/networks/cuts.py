@@ -5,8 +5,8 @@ The parts of each kind of cut share nothing:
 
 - each member;
 - the NPUs that are equal in some dimensions, such as those of a machine, whose ports are what leaves it. On lists of
-  links with the switches that lead to them alone, and with those that are nearest to them alone, up to any number of links
-  away: a port may be a vertex;
+  links with the switches that lead to them alone, and with those that are nearest to them alone, up to any number of
+  links away: a port may be a vertex;
 - the two halves of each ring, a dimension's lines all cut at once: two links lead out of a half of a line;
 - on lists of links what hangs together below a level of switches, such as the machines at a leaf or the leaves of a
   pod: the level's links are what leaves it.

@@ -207,6 +207,8 @@ class _What:
             "total_ns": total[0],
             "total_transfer_ns": total[1],
         }
+        if self.exchange < self.members:
+            row["exchanging"] = self.exchange
         if self.uneven:
             row["uneven"] = True
         if self.ran is not None:

@@ -397,6 +397,12 @@ def ran_in_words(row: Mapping[str, Any]) -> str:
     return f"{row['algorithm']} {row['library_algorithm']}/{row['library_protocol']}"
 
 
+def members_in_words(members: int, exchanging: int | None) -> str:
+    """How many members a collective has, and how many of them exchange data where these are fewer, as ``16 of 64``."""
+    every = count_text(members)
+    return every if exchanging is None else f"{count_text(exchanging)} of {every}"
+
+
 def _taken(row: Mapping[str, Any]) -> tuple[int, int]:
     """How many collectives a row stands for, and what they take in all from the last member's start, ns."""
     count = row.get("count", 1)
@@ -417,11 +423,12 @@ def _mean_rate(rates: Sequence[float | None], taken: Sequence[tuple[int, int]]) 
     return sum(rate * total for rate, total in known) / time if time else None
 
 
-def _alike(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int, int], list[Mapping[str, Any]]]:
+def _alike(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str, int], list[Mapping[str, Any]]]:
     """Rows of collectives that the summary has in one: by kind, what ran, members and bytes."""
-    merged: dict[tuple[str, str, int, int], list[Mapping[str, Any]]] = {}
+    merged: dict[tuple[str, str, str, int], list[Mapping[str, Any]]] = {}
     for row in rows:
-        merged.setdefault((row["kind"], ran_in_words(row), row["members"], row["bytes"]), []).append(row)
+        members = members_in_words(row["members"], row.get("exchanging"))
+        merged.setdefault((row["kind"], ran_in_words(row), members, row["bytes"]), []).append(row)
     return merged
 
 
@@ -472,7 +479,7 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
             [
                 kind,
                 algorithm,
-                count_text(members),
+                members,
                 count_text(size),
                 count_text(count),
                 count_text(round(total / count)),

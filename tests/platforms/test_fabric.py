@@ -188,9 +188,9 @@ def test_a_file_of_a_fabric_is_told_as_results_tell_it(
     """4,096 interfaces at 32 ports a leaf, as many pod switches, cores that have all 64 ports down; as many cables at
     each of three levels. The file has a vertex and a link for several cores and cables, and the switches in machines.
     """
-    words = "512x hgx-h100 over 400G fat tree of 64 ports".split()
+    words = "512x hgx-h100 over 400G fat tree of 64 ports"
     out = tmp_path / "n.yml"
-    assert run(["topology", "machine", *words, "-o", str(out), "--format", "json"]) == 0
+    assert run(["topology", "machine", words, "-o", str(out), "--format", "json"]) == 0
     said = capsys.readouterr()
     links = 2 * (4096 + 4096 + 4096 + 128)
     built = "128 leaf, 128 pod and 64 core switches of 64 ports of 400 Gb/s, 12,288 cables"

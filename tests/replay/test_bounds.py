@@ -1,6 +1,7 @@
 """Bounds of collectives: values by hand on machines with ports, and no time below them on any network."""
 
 import contextlib
+import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from chakra.replay.config.model import Network
 from chakra.replay.networks.blocks import block_links
 from chakra.replay.results.formatting import format_text
 from chakra.replay.topologies import with_faults
+from chakra.report import run_of
+from chakra.report.tables import collectives
 
 #: bytes per ns of a GB/s of 2^30 B/s
 GIB = (1 << 30) / 1e9
@@ -285,6 +288,26 @@ def test_nothing_is_faster_than_its_bound(data: st.DataObject) -> None:
         [row] = result.collectives
         rounds = 2 * n * len(network["npus_count"]) * (n if "irect" in implementation else 1)
         assert row["bound_ns"] <= row["transfer_ns"] + rounds, backend
+
+
+def test_a_collective_of_some_dimensions_says_who_exchanges() -> None:
+    """Each two NPUs of a machine by themselves: S/2 of either's bytes in, and S/2 out, twice, over 100 GB/s."""
+    workload = Workload(8)
+    workload.run(lambda b: b.collective("all_reduce", size_bytes=SIZE, involved_dim=[True, False]))
+    network = {
+        "topology": ["Switch", "Switch"], "npus_count": [2, 4], "bandwidth": [100, 50], "latency": [500, 700]
+    }  # fmt: skip
+    result = simulate(workload, {"all-reduce-implementation": ["ring", "ring"]}, network)
+    (row,) = result.collectives
+    assert (row["members"], row["exchanging"]) == (8, 2)
+    assert row["bound_ns"] == pytest.approx(SIZE / 100 / GIB)
+    assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * 2 * (2 - 1) / 2)
+    assert re.search(r"ALL_REDUCE +ring +2 of 8 +720,720 ", format_text(result.to_dict()))
+    assert [line[3] for line in collectives(run_of(result.to_dict(), "x")).rows] == ["2 of 8"]
+    workload = Workload(8)
+    workload.run(lambda b: b.collective("all_reduce", size_bytes=SIZE))
+    (row,) = simulate(workload, {"all-reduce-implementation": ["ring", "ring"]}, network).collectives
+    assert "exchanging" not in row
 
 
 def test_an_exchange_over_ports_takes_its_bound() -> None:

@@ -34,6 +34,7 @@ from chakra.report.tables import (
     critical_path,
     dimensions,
     headline,
+    links,
     operators,
     path_by_operator,
 )
@@ -667,6 +668,16 @@ def test_kernels_of_devices_and_operators_of_hosts_are_lists_of_their_own() -> N
     assert [row[1] for row in path_by_operator(run_of(document, "x")).rows[:2]] == ["CPU", "compute"]
     text = " ".join(parsed(report_html([run])).text)
     assert text.index("On the devices") < text.index("On the hosts")
+
+
+def test_links_of_a_list_have_no_dimension() -> None:
+    """Those of building blocks are of one; the links of a list join whom they join."""
+    document = sample()
+    assert links(run_of(document, "x")).columns == ("link", "dim", "bytes", "utilisation", "busy", "queueing")
+    document["dimensions"][0]["topology"] = "Links"
+    found = links(run_of(document, "x"))
+    assert found.columns == ("link", "bytes", "utilisation", "busy", "queueing")
+    assert found.rows == [("NPU 0 → NPU 1", "2.861 MiB", "32.2 %", "290 µs", "1 µs")]
 
 
 def test_a_collective_faster_than_its_links_is_marked_and_explained() -> None:
