@@ -12,14 +12,15 @@ from chakra.io.readable import counted_text
 class Running(AbstractContextManager["Running"]):
     """How far a run is, shown from its first second on; and Ctrl-C.
 
-    The first Ctrl-C ends the run at the next step, with a partial result; the second ends the program.
+    Before the first step there is nothing to show: Ctrl-C ends the program. Then the first one ends the run at the next
+    step, with a partial result, and the second the program.
     """
 
     def __init__(self) -> None:
         self._bar = ProgressBar(
             "reading and checking the workload (a first run compiles kernels)", after_s=1.0
         )
-        self._interrupted = False
+        self._begun = self._interrupted = False
         self._handler = signal.getsignal(signal.SIGINT)
 
     def __enter__(self) -> "Running":
@@ -29,13 +30,14 @@ class Running(AbstractContextManager["Running"]):
         return self
 
     def _interrupt(self, *_: object) -> None:
-        """Note the first Ctrl-C; the second one is as usual."""
-        if self._interrupted:
+        """Note the first Ctrl-C of a run that has begun; others are as usual."""
+        if self._interrupted or not self._begun:
             raise KeyboardInterrupt
         self._interrupted = True
 
     def __call__(self, nodes: int, now_ns: int) -> bool:
         """Show how far the run is; False asks it to end."""
+        self._begun = True
         self._bar.show(what=f"{counted_text(nodes, 'node')} done, simulated time {now_ns:,} ns")
         return not self._interrupted
 
