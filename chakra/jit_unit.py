@@ -16,6 +16,8 @@ compiled as numba does it then, slower and with the same results.
 import contextlib
 import gc
 import importlib
+import signal
+import threading
 import types
 import warnings
 from collections.abc import Iterator
@@ -163,6 +165,29 @@ def _make() -> Pipelines:
     return Pipelines(pipeline(LowerPart), pipeline(LowerWhole))
 
 
+@contextlib.contextmanager
+def _signals_after() -> Iterator[None]:
+    """Answer Ctrl-C and SIGTERM at the end of the block.
+
+    LLVM calls Python back with the code that it has made, and what a handler raises there is lost, and the code with it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    mine = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in mine:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in mine.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
+
+
 def _libraries(base: Numba) -> tuple[Numba, Numba]:
     """Code libraries of a part and of a whole."""
 
@@ -216,6 +241,10 @@ def _libraries(base: Numba) -> tuple[Numba, Numba]:
                     if isinstance(item, Part):
                         self._parts += item.defined
                         waiting += item._linking_libraries
+
+        def finalize(self) -> None:
+            with _signals_after():
+                super().finalize()
 
         def _optimize_final_module(self) -> None:
             for name in self._parts:  # called from here only: may be inlined where else it would stand twice

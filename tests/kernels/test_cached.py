@@ -1,9 +1,12 @@
 """What counts as compiled before: the code of this file, as numba has it."""
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,4 +48,23 @@ def test_code_of_another_file_is_not_in_the_cache(kernel: Path) -> None:
     os.utime(kernel, (1, 1))
     restarted()
     assert not jit.is_cached(name)
+    restarted()
+
+
+def test_ctrl_c_while_code_is_made_is_not_lost(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM hands its code to a function of Python, in which what a handler raises is ignored."""
+    from numba.core.codegen import JitEngine
+
+    finalize = JitEngine.finalize_object
+    call_back = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
+
+    def interrupted(engine: Any) -> None:
+        call_back()
+        finalize(engine)
+
+    restarted()
+    monkeypatch.setattr(JitEngine, "finalize_object", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        jit.compiled("some_kernels.adding").add(2, 3)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     restarted()
