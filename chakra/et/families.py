@@ -7,6 +7,8 @@ Names are facts of the libraries that launch the kernels: cuBLAS and CUTLASS (``
 cuDNN and MIOpen (``implicit_convolve``, ``xmma_fprop_implicit_gemm``, ``winograd``), Tensile (``Cijk_``), FlashAttention
 (``flash_fwd_kernel``, ``fmha``), PyTorch's own (``elementwise_kernel``, ``reduce_kernel``), Triton (``triton_poi_``,
 ``triton_red_``), and the operators of generated workloads (``layer0.qkv``).
+What FBGEMM adds to PyTorch are mostly lookups and permutations for recommendation models, in names and arguments of which
+its own name stands; its products are CUTLASS's.
 """
 
 import re
@@ -43,16 +45,16 @@ FAMILIES: Final = (
 _PATTERNS: Final = {
     "attention": r"flash_|fmha|attention|attn_fwd|attn_bwd|\bmha_|paged_?attn|(^|[ ._])attn(_|\b)",
     "convolution": r"conv(?!er|[0-9]_act)|winograd|implicit_gemm|(xmma|tensorop|simt|cudnn).*(dgrad|wgrad|fprop)"
-    r"|igemm_(fwd|bwd|wrw)|5x_cudnn|scudnn|cudnn::gemm|im2col|col2im|nchw.*nhwc|nhwc.*nchw",
-    "matmul": r"gemm|nvjet|cutlass|cublas|gemv|\bCijk_|matmul|xmma|_mm_|\bmm\b|splitK|dot_kernel|wgmma"
+    r"|igemm_(fwd|bwd|wrw)|[dw]grad_(alg|engine)|5x_cudnn|scudnn|cudnn::gemm|im2col|col2im|nchw.*nhwc|nhwc.*nchw",
+    "matmul": r"(?<!fb)gemm|nvjet|cutlass|cublas|gemv|\bCijk_|matmul|xmma|_mm_|\bmm\b|splitK|dot_kernel|wgmma"
     r"|\.(qkv|q|kv|proj|out|mlp[0-9]|fc[0-9]?|ffn\w*|expert[0-9]|shared[0-9]|router|logits|head)(\.|$)"
     r"|\.(cross_(q|kv|proj)|(in|x|dt|out)_proj|(q|kv)_(up|down)|q_latent|v_up|chunk_\w+|patches|project[0-9])(\.|$)",
     "copy": r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|split_with_sizes|chunk_cat|\bcopy\b",
     "optimizer": r"multi_tensor|adam|optimi[sz]er|\bsgd\b|lamb\b|FusedOpt",
-    "norm": r"norm|\bbn_|batch_norm|welford",
+    "norm": r"norm|\bbn_|batch_norm|welford|GammaBeta|RowwiseMoments",
     "reduction": r"reduce|softmax|\bsum\b|argmax|triton_(red|per)_|topk|sort|scan|cross_entropy|nll_loss|\.loss",
     "memory": r"elementwise|triton_poi_|vectorized|unrolled|fill|embedding|index|gather|scatter|dropout|gelu|silu"
-    r"|relu|pool|upsample|\.((cross_)?add[0-9]?|act|permute|unpermute|lookup|expert_act|expert_bias)(\.|$)|_act(\.|$)"
+    r"|relu|pool|upsample|transpose|fbgemm|\.((cross_)?add[0-9]?|act|permute|unpermute|lookup|expert_act|expert_bias)(\.|$)|_act(\.|$)"
     r"|\.(positions|relative|rope|images|class_token|state_step|pass_states)(\.|$)",
 }
 _TABLE: Final = tuple((family, re.compile(pattern, re.IGNORECASE)) for family, pattern in _PATTERNS.items())

@@ -160,7 +160,7 @@ def _rates(run: Run) -> list[tuple[str, str]]:
     if "tokens_per_s" in rates:
         every, each = (number(rates.get(f"tokens_per_s{end}")) for end in ("", "_per_npu"))
         what = "Output tokens" if "tpot_ms" in rates or "ttft_ms" in rates else "Tokens"
-        facts.append((f"{what} in a second", f"{count_text(round(every))}, {figure_text(each)} of each NPU"))
+        facts.append((f"{what} in a second", f"{figure_text(every)}, {figure_text(each)} of each NPU"))
     elif "samples_per_s" in rates:
         facts.append(("Samples in a second", figure_text(number(rates["samples_per_s"]))))
     facts += _of_requests(rates)

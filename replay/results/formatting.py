@@ -256,9 +256,9 @@ def rates_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
     if "tokens_per_s" in rates:
         each = rates["tokens_per_s_per_npu"]
         what = "output tokens/s" if "tpot_ms" in rates or "ttft_ms" in rates else "tokens/s"
-        parts.append(f"{count_text(round(rates['tokens_per_s']))} {what}, {figure_text(each)} of each NPU")
+        parts.append(f"{figure_text(rates['tokens_per_s'])} {what}, {figure_text(each)} of each NPU")
     if {"ttft_ms", "decode_tokens_per_s"} <= rates.keys():
-        parts.append(f"{count_text(round(rates['decode_tokens_per_s']))} while decoding")
+        parts.append(f"{figure_text(rates['decode_tokens_per_s'])} while decoding")
     elif "samples_per_s" in rates:
         parts.append(f"{figure_text(rates['samples_per_s'])} samples/s")
     parts += [f"{name.upper()} {percent_text(rates[name])}" for name in ("mfu", "hfu") if name in rates]
@@ -292,7 +292,7 @@ def _requests_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
     if "steady_samples_per_s" in rates:
         tokens = ""
         if "steady_tokens_per_s" in rates:
-            tokens = f", {count_text(round(rates['steady_tokens_per_s']))} output tokens/s"
+            tokens = f", {figure_text(rates['steady_tokens_per_s'])} output tokens/s"
         yield f"steady            {figure_text(rates['steady_samples_per_s'])} samples/s{tokens}"
 
 

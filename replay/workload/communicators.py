@@ -92,7 +92,8 @@ def _rows(workload: Workload, groups: GroupTable, name: str, trace: int, comms: 
     else:
         known = ", ".join(short(other) for other in sorted(groups)[:8]) or "none"
         more = ", ..." if len(groups) > 8 else ""
-        missing = "the groups that were given lack it" if groups else "give the communicator-group file"
+        file = "give the communicator-group file (-g; conversions write PREFIX.comm_groups.json)"
+        missing = "the groups that were given lack it" if groups else file
         raise WorkloadError(
             f"{first_node(workload, trace, name)}: process group {short(name)} is not defined (known groups: "
             f"{known}{more}); {missing}"

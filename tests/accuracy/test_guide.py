@@ -43,7 +43,7 @@ def test_table_of_errors(family: str, capsys: pytest.CaptureFixture[str]) -> Non
                 str(row["rows"]),
                 f"{100 * row['mean']:.1f}",
                 f"{100 * row['median']:.1f}",
-                f"{100 * row['signed']:+.1f}",
+                f"{100 * row['signed']:+z.1f}",
                 f"{100 * row['p90']:.1f}",
                 "-" if row["spearman"] is None else f"{row['spearman']:.2f}",
             ]

@@ -193,6 +193,6 @@ def test_latencies_are_written_for_people() -> None:
         "decode_tokens_per_s": 1238.6,
     }  # fmt: skip
     assert list(rates_in_words(rates)) == [
-        "throughput        709 output tokens/s, 88.67 of each NPU; 1,239 while decoding",
+        "throughput        709.4 output tokens/s, 88.67 of each NPU; 1,239 while decoding",
         "requests          time to first token 1.256 s, time per output token 12.92 ms",
     ]

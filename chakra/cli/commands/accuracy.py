@@ -270,9 +270,14 @@ def _ahead(cases: "Sequence[Case]", base: str, output_format: str) -> None:
 
 
 def _figure(value: float, digits: int = 1, *, sign: bool = False) -> str:
+    """A figure of a table; what rounds to 0 from below is no -0.0.
+
+    >>> _figure(-0.04, sign=True), _figure(-0.06, sign=True)
+    ('+0.0', '-0.1')
+    """
     if math.isnan(value):
         return "-"
-    return f"{value:{'+' if sign else ''}.{digits}f}"
+    return f"{value:{'+' if sign else ''}z.{digits}f}"
 
 
 def _table(scores: "Sequence[FamilyScore]") -> list[str]:
