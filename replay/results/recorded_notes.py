@@ -157,7 +157,7 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
     reasons = [text for _, text in parts] + [f"how far {what} are off is not known" for what in unknown]
     told = "; ".join(reasons)
     if not parts:
-        return [f"{told}, nor is what the recording does not hold"]
+        return [f"uncertain: {told}, nor is what the recording does not hold"]
     within = f"{total / 1e6:,.3f} ms ({percent_text(total / max(finish_ns, 1))})" + " or more" * bool(unknown)
     return [f"uncertain by about {within}: {told}; what the recording does not hold is not in it"]
 

@@ -86,7 +86,7 @@ def test_what_is_known_to_be_off_by_nothing_is_not_told() -> None:
     assert notes() == []
     [unknown] = notes(accelerator="b200", recorded_on="h200")
     assert unknown.startswith(
-        "how far times by peak, 100 % of the kernels', are off is not known, nor is what"
+        "uncertain: how far times by peak, 100 % of the kernels', are off is not known, nor is what"
     )
 
 
