@@ -10,8 +10,6 @@ machine still move.
 """
 
 import argparse
-import contextlib
-import io
 import math
 import os
 import sys
@@ -20,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chakra.builder import TraceBuilder, Workload
+from scaling_inputs import PLAIN, PROFILES, SHAPES, Shape, run
 
 #: above this a row is marked
 ALLOWED = 1.1
@@ -32,145 +30,6 @@ SYSTEM = (
     '{"all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"], '
     '"preferred-dataset-splits": 1, "active-chunks-per-dimension": 1}'
 )
-
-#: writes an input of about n nodes below a prefix and returns the number of its NPUs
-Shape = Callable[[Path, int], int]
-
-
-def _one(prefix: Path, builder: TraceBuilder) -> int:
-    from chakra.et import write_trace
-
-    write_trace(builder.build(), f"{prefix}.0.et")
-    return 1
-
-
-def chain(prefix: Path, n: int) -> int:
-    """Each node waits for the one before it."""
-    builder = TraceBuilder()
-    last = builder.compute("op", duration_micros=1)
-    for k in range(n - 1):
-        last = builder.compute(f"op{k % 100}", duration_micros=1, after=[last])
-    return _one(prefix, builder)
-
-
-def star(prefix: Path, n: int) -> int:
-    """All wait for one, and one waits for all."""
-    builder = TraceBuilder()
-    first = builder.compute("first", duration_micros=1)
-    every = [builder.compute("leaf", duration_micros=1, after=[first]) for _ in range(n)]
-    builder.compute("last", duration_micros=1, after=every)
-    return _one(prefix, builder)
-
-
-def collectives(prefix: Path, n: int) -> int:
-    """Collectives of eight NPUs, one after the other."""
-    workload = Workload(8)
-
-    def program(builder: TraceBuilder) -> None:
-        last = builder.compute(duration_micros=1)
-        for k in range(n // 8):
-            last = builder.collective("all_reduce", size_bytes=1024 + k, after=[last])
-
-    workload.run(program)
-    workload.write(prefix)
-    return 8
-
-
-def messages(prefix: Path, n: int) -> int:
-    """Eight NPUs that send to their neighbours, message by message."""
-    workload = Workload(8)
-    for rank in range(8):
-        builder = workload.builder(rank)
-        last = builder.compute(duration_micros=1)
-        for k in range(n // 16):
-            builder.send((rank + 1) % 8, size_bytes=64, tag=k, after=[last])
-            last = builder.recv((rank - 1) % 8, size_bytes=64, tag=k, after=[last])
-    workload.write(prefix)
-    return 8
-
-
-def waiting(prefix: Path, n: int) -> int:
-    """Receives that are all posted long before the first of their messages is sent."""
-    workload = Workload(2)
-    sender, receiver = workload.builder(0), workload.builder(1)
-    late = sender.compute(duration_micros=1000)
-    for k in range(n // 2):
-        sender.send(1, size_bytes=1000, tag=k, after=[late])
-        receiver.recv(0, size_bytes=1000, tag=k)
-    workload.write(prefix)
-    return 2
-
-
-def gather(prefix: Path, n: int) -> int:
-    """NPUs that all send four messages to the first one."""
-    npus = max(n // 8, 2)
-    workload = Workload(npus)
-    for rank in range(1, npus):
-        for k in range(4):
-            workload.builder(rank).send(0, size_bytes=1000, tag=k)
-            workload.builder(0).recv(rank, size_bytes=1000, tag=k)
-    workload.write(prefix)
-    return npus
-
-
-def streams(prefix: Path, n: int) -> int:
-    """Eight kernels on each of many streams."""
-    builder = TraceBuilder()
-    for k in range(n):
-        builder.compute("op", duration_micros=1, attrs={"stream": k // 8})
-    return _one(prefix, builder)
-
-
-def groups(prefix: Path, n: int) -> int:
-    """NPUs in pairs, each pair with a group, two collectives and work of its own."""
-    npus = max(n // 3 // 2 * 2, 4)
-    workload = Workload(npus)
-    names = [workload.add_group([k, k + 1]) for k in range(0, npus, 2)]
-    for rank in range(npus):
-        builder = workload.builder(rank)
-        last = builder.compute(duration_micros=1 + rank // 2 % 97)
-        for size in (64, 4096):
-            last = builder.collective("all_reduce", size_bytes=size, group=names[rank // 2], after=[last])
-    workload.write(prefix)
-    return npus
-
-
-def pipeline(prefix: Path, n: int) -> int:
-    """A step of a model on machines of eight: collectives in each, messages between them."""
-    npus = max(n // 16, 2) * 8
-    run(
-        [
-            *(
-                "generate",
-                "transformer",
-                "--model",
-                "gpt2-small",
-                "--tp",
-                "4",
-                "--pp",
-                "2",
-                "--npus",
-                str(npus),
-            ),
-            *("--global-batch", str(npus), "-o", str(prefix), "--quiet"),
-        ]
-    )
-    return npus
-
-
-SHAPES: dict[str, Shape] = {
-    "chain": chain,
-    "star": star,
-    "collectives": collectives,
-    "messages": messages,
-    "waiting": waiting,
-    "gather": gather,
-    "streams": streams,
-    "groups": groups,
-    "pipeline": pipeline,
-}
-#: shapes of plain traces, which every command takes
-PLAIN = tuple(shape for shape in SHAPES if shape != "pipeline")
 
 
 def _files(prefix: Path, npus: int) -> list[str]:
@@ -226,6 +85,41 @@ def _on_ports(fabric: str) -> Callable[[Path, int], list[str]]:
     return arguments
 
 
+def _linked(*words: str) -> Callable[[Path, int], list[str]]:
+    """A command on the two traces of a profile."""
+
+    def arguments(prefix: Path, npus: int) -> list[str]:
+        inside = f"{prefix}.rank0"
+        given = ["--host", f"{inside}.et.json", "--device", f"{inside}.kineto.json", "--quiet"]
+        return [word.format(prefix=prefix) for word in words] + given
+
+    return arguments
+
+
+def _converted(*words: str) -> Callable[[Path, int], list[str]]:
+    """A command on the trace that a profile becomes, which is made first, untimed."""
+
+    def arguments(prefix: Path, npus: int) -> list[str]:
+        run(_linked("link", "-o", "{prefix}.0.et")(prefix, npus))
+        return [word.format(prefix=prefix) for word in words]
+
+    return arguments
+
+
+def _text(prefix: Path, npus: int) -> list[str]:
+    return ["convert", "text", "-i", f"{prefix}.txt", "-o", f"{prefix}.made", "--npus", str(npus), "--quiet"]
+
+
+def _rescaled(prefix: Path, npus: int) -> list[str]:
+    return ["rescale", str(prefix), "-o", f"{prefix}.more", "--npus", str(2 * npus), "--quiet"]
+
+
+def _back(prefix: Path, npus: int) -> list[str]:
+    """JSON of a trace, which becomes a trace again."""
+    run(["jsonize", f"{prefix}.0.et", f"{prefix}.json", "--quiet"])
+    return ["jsonize", f"{prefix}.json", f"{prefix}.again.et", "--quiet"]
+
+
 def _validate(prefix: Path, npus: int) -> list[str]:
     return ["validate", str(prefix), *_files(prefix, npus)[2:]]
 
@@ -264,11 +158,107 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", "stream", "--quiet"),
         ("streams",),
     ),
+    **{
+        f"visualize --fold {how}": (
+            _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", how, "--quiet"),
+            PLAIN,
+        )
+        for how in ("repeat", "operator", "chain", "stream", "segment")
+    },
+    "visualize svg": (_on_trace("visualize", "{prefix}.0.et", "{prefix}.svg", "--quiet"), PLAIN),
+    "visualize --layout own": (
+        _on_trace(
+            "visualize",
+            "{prefix}.0.et",
+            "{prefix}.svg",
+            "--fold",
+            "chain",
+            "--boxes",
+            "1000000",
+            "--limit",
+            "10000000",
+            "--layout",
+            "own",
+            "--quiet",
+        ),
+        ("star", "messages"),
+    ),
+    "visualize --critical-path": (
+        _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--critical-path", "--quiet"),
+        PLAIN,
+    ),
+    "visualize --window": (
+        _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--window", "0:1000s", "--quiet"),
+        PLAIN,
+    ),
+    "visualize --around": (
+        _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--around", "1", "--quiet"),
+        PLAIN,
+    ),
     "anonymize": (
         _on_trace("anonymize", "{prefix}.0.et", "{prefix}.gone.et", "--quiet"),
         ("chain", "star", "collectives", "messages"),
     ),
+    "jsonize back": (_back, ("chain", "star", "collectives", "messages")),
+    "replay --what-if": (_replay("--what-if", "dim0.bandwidth=2x"), PLAIN),
+    "replay text": (_replay("--per-npu"), PLAIN),
+    "replay astra-sim": (
+        _replay("--format", "astra-sim", "--backend", "aware", "--compat", "astra-sim"),
+        ("collectives", "messages", "groups"),
+    ),
+    "replay flow": (_replay("--backend", "flow"), ("collectives", "messages", "gather", "groups")),
+    "rescale": (_rescaled, ("collectives", "groups")),
+    "link": (_linked("link", "-o", "{prefix}.linked.json"), PROFILES),
+    "link --deps tensors": (_linked("link", "-o", "{prefix}.0.et", "--deps", "tensors"), PROFILES),
+    "link of a device trace": (
+        _on_trace("link", "--device", "{prefix}.rank0.kineto.json", "-o", "{prefix}.0.et", "--quiet"),
+        PROFILES,
+    ),
+    "convert pytorch": (_linked("convert", "pytorch", "-o", "{prefix}.0.et"), PROFILES),
+    "convert pytorch --dir": (
+        _on_trace("convert", "pytorch", "--dir", "{prefix}.job", "-o", "{prefix}.made", "--quiet"),
+        ("ranks",),
+    ),
+    "info of a profile": (_converted("info", "{prefix}.0.et"), PROFILES),
+    "validate of a profile": (_converted("validate", "{prefix}.0.et"), PROFILES),
+    "visualize of a profile": (
+        _converted("visualize", "{prefix}.0.et", "{prefix}.html", "--quiet"),
+        PROFILES,
+    ),
+    "anonymize of a profile": (
+        _on_trace("anonymize", "{prefix}.rank0.kineto.json", "{prefix}.gone.json", "--quiet"),
+        PROFILES,
+    ),
+    "convert text": (_text, ("layers", "numbered")),
 }
+
+
+def _study(prefix: Path, n: int) -> list[str]:
+    """A study of n points, its results in a folder of their own each time."""
+    study = prefix.with_suffix(".yml")
+    study.write_text(
+        "study: many points\n"
+        "workload: {kind: mlp, npus: 8}\n"
+        "platform: hgx-h100\n"
+        f"parameters: {{network.dim0.bandwidth: {[100 + k for k in range(n)]}}}\n"
+    )
+    return ["sweep", str(study), "-o", f"{prefix}.{{run}}", "--threads", "--quiet"]
+
+
+def _links(prefix: Path, n: int) -> list[str]:
+    """A network file of n links, which is checked."""
+    network = prefix.with_suffix(".yml")
+    run(["topology", "torus", "--shape", str(n), "-o", str(network), "--quiet"])
+    return ["check-config", str(network), "--quiet"]
+
+
+def _algorithm(prefix: Path, n: int) -> list[str]:
+    """An algorithm of MSCCL of about n steps."""
+    made = prefix.with_suffix(".xml")
+    size = str(max(math.isqrt(n), 2))
+    named = ["--algorithm", "ring", "--collective", "all_gather", "--npus", size]
+    run(["convert", "msccl", *named, "-o", str(made), "--quiet"])
+    return ["convert", "msccl", "-i", str(made), "-o", f"{prefix}.made", "--size", "1MiB", "--quiet"]
 
 
 #: commands whose input is a number, in their arguments as {n}
@@ -320,32 +310,24 @@ NUMBERS: dict[str, tuple[str, ...]] = {
             ("mamba2-130m", "--layers"),
         )
     },
+    "topology torus": ("topology", "torus", "--shape", "{n}"),
+    "topology rail": ("topology", "rail", "--nodes", "{n}"),
+    "topology fat-tree": ("topology", "fat-tree", "--down", "8,{n}", "--up", "1,4"),
+    "topology machine": ("topology", "machine", "{n}x hgx-h100 over 400G fat tree of 64 ports"),
+}
+#: the same, whose arguments and files a function makes
+MADE: dict[str, Callable[[Path, int], list[str]]] = {
+    "sweep": _study,
+    "check-config": _links,
+    "convert msccl": _algorithm,
 }
 
 
-def run(arguments: list[str]) -> None:
-    """A command in this process; what it prints is dropped.
-
-    Raises
-    ------
-    RuntimeError
-        If the command fails.
-    """
-    from chakra.cli.main import run as run_command
-
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        code = run_command(arguments)
-    if code not in (0, None):
-        raise RuntimeError(
-            f"chakra {' '.join(arguments)}: exit code {code}: {said.getvalue().strip()[-300:]}"
-        )
-
-
 def seconds(arguments: list[str]) -> float:
-    """CPU seconds of a command, its children's included."""
+    """CPU seconds of a command, its children's included; `{run}` in a word is a name that no run had before."""
+    named = [word.replace("{run}", str(time.monotonic_ns())) for word in arguments]
     begin = os.times()
-    run(arguments)
+    run(named)
     end = os.times()
     return sum(end[:4]) - sum(begin[:4])
 
@@ -361,7 +343,7 @@ def measured(
     made: Callable[[Path, int], list[str]], folder: Path, first: int, most: float
 ) -> list[tuple[int, float]]:
     """Sizes and seconds of a row: doubled up to `most` seconds, less what a tiny input takes."""
-    run(made(folder / "warm", 16))
+    seconds(made(folder / "warm", 16))
     fixed = min(seconds(made(folder / f"tiny{k}", 16)) for k in range(2))
     points: list[tuple[int, float]] = []
     n = first
@@ -397,6 +379,9 @@ def rows(only: str) -> Iterator[tuple[str, str, Callable[[Path, int], list[str]]
     for command, words in NUMBERS.items():
         if only in command:
             yield command, "", number(words), 64
+    for command, made in MADE.items():
+        if only in command:
+            yield command, "", made, 64
 
 
 def main() -> int:

@@ -35,6 +35,19 @@ def ranges(begin: I64, count: I64) -> I64:
     return out
 
 
+def rows_by(key: I64) -> dict[int, I64]:
+    """Places of each key, ascending, by the keys that occur, ascending: in one pass, however many keys there are.
+
+    Examples
+    --------
+    >>> {key: rows.tolist() for key, rows in rows_by(np.array([7, 3, 7])).items()}
+    {3: [1], 7: [0, 2]}
+    """
+    order = np.argsort(key, kind="stable")
+    keys, first = np.unique(key[order], return_index=True)
+    return dict(zip(keys.tolist(), np.split(order, first[1:]), strict=True)) if len(keys) else {}
+
+
 class Numbers(Protocol):
     """What a kernel reads and writes by index: an array of whole numbers or, in plain Python, a list."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from chakra.accuracy.interval import Job, job_from
 from chakra.arguments import checked
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, rows_by
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source
 from chakra.converters.pytorch import find_inputs
 from chakra.converters.pytorch.comm.on_cpu import communicates, cpu_operations
@@ -213,12 +213,14 @@ def _innermost(trace: DeviceTrace, wanted: Bool) -> I64:
     """(calls,) the innermost of the wanted operators around each call; -1 where there is none."""
     ops, calls = trace.ops, trace.calls
     out = np.full(len(calls.start), NONE, dtype=np.int64)
-    for thread in np.unique(calls.thread).tolist():
-        mine = np.flatnonzero((ops.thread == thread) & wanted)
+    chosen = np.flatnonzero(wanted)
+    ops_of, none = rows_by(ops.thread[chosen]), np.zeros(0, np.int64)
+    for thread, made in rows_by(calls.thread).items():
+        mine = chosen[ops_of.get(thread, none)]
         rows = mine[np.lexsort((-ops.end[mine], ops.start[mine]))].tolist()
         stack: list[int] = []
         place = 0
-        for call in np.flatnonzero(calls.thread == thread).tolist():
+        for call in made.tolist():
             at = int(calls.start[call])
             while place < len(rows) and int(ops.start[rows[place]]) <= at:
                 stack.append(rows[place])
@@ -255,15 +257,20 @@ def _add_host(spans: RankSpans, trace: DeviceTrace, communication: I64) -> None:
     waits = {code for code, text in enumerate(texts) if classify(text) in _WAITS}
     moves = np.zeros(len(ops.name), np.bool_)
     moves[communication] = True
+    none = np.zeros(0, np.int64)
+    waits_in_it = np.isin(calls.name, list(waits))
+    wanted = np.flatnonzero((ops.annotation == 0) & ~moves)
+    calls_of, ops_of = rows_by(calls.thread), rows_by(ops.thread[wanted])
+    moves_of = rows_by(ops.thread[communication])
     for thread in range(len(trace.threads)):
-        called = np.flatnonzero((calls.thread == thread) & ~np.isin(calls.name, list(waits)))
-        waiting = np.flatnonzero((calls.thread == thread) & np.isin(calls.name, list(waits)))
+        made = calls_of.get(thread, none)
+        called, waiting = made[~waits_in_it[made]], made[waits_in_it[made]]
         for first, last in zip(calls.start[waiting].tolist(), calls.end[waiting].tolist(), strict=True):
             spans.add(Kind.HOST_WAIT, "", first, last)
         idle = _holes(calls.start[waiting], calls.end[waiting])
         _add_outside(spans, calls.start[called], calls.end[called], idle)
-        mine = np.flatnonzero((ops.thread == thread) & (ops.annotation == 0) & ~moves)
-        moving = communication[ops.thread[communication] == thread]
+        mine = wanted[ops_of.get(thread, none)]
+        moving = communication[moves_of.get(thread, none)]
         # of two that are one in the other, the inner one counts
         around = np.searchsorted(ops.start[moving], ops.start[mine], side="right") - 1
         inner = (around >= 0) & (ops.end[mine] <= ops.end[moving[around]]) if len(moving) else around >= 0

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chakra.arguments import checked, shown
-from chakra.arrays import I32, I64, AnyArray
+from chakra.arrays import I32, I64, AnyArray, rows_by
 from chakra.errors import WorkloadError
 from chakra.io.files import read_json
 from chakra.io.limits import MAX_GROUP_MEMBERS, MAX_NPUS
@@ -206,8 +206,9 @@ def _table_to_json(table: I32) -> dict[str, object]:
 def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> dict[str, Any]:
     """The JSON document; ``trace_names`` are the files of ``manifest.traces`` relative to the manifest's folder."""
     trace_of = []
+    ranks_of = rows_by(manifest.trace_of.astype(np.int64))
     for index in range(len(manifest.traces)):
-        ranks = np.flatnonzero(manifest.trace_of == index)
+        ranks = ranks_of.get(index, np.zeros(0, np.int64))
         trace_of.append({"trace": index, "ranks": _ranks_to_json(ranks)})
     return {
         "format": FORMAT,

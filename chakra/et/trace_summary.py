@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, rows_by
 from chakra.errors import TraceError
 from chakra.et import _graph_kernel
 from chakra.et.graph import graph_kernels
@@ -130,8 +130,10 @@ def _collectives(trace: Trace) -> tuple[Traffic, ...]:
     chosen = trace.types == NodeType.COMM_COLL
     rows: list[Traffic] = []
     keys = np.stack([trace.comm_type[chosen], trace.pg_codes[chosen]], axis=1)
-    for kind, group in np.unique(keys, axis=0).tolist():
-        mask = chosen & (trace.comm_type == kind) & (trace.pg_codes == group)
+    pairs, inverse = np.unique(keys, axis=0, return_inverse=True)
+    nodes = np.flatnonzero(chosen)
+    for number, places in rows_by(inverse.reshape(-1)).items():
+        (kind, group), mine = pairs[number].tolist(), nodes[places]
         known = kind in CommType._value2member_map_
         name = (
             CommType(kind).name if known else "kind not given" if kind == ABSENT else f"unknown kind {kind}"
@@ -140,8 +142,8 @@ def _collectives(trace: Trace) -> tuple[Traffic, ...]:
             Traffic(
                 kind=name,
                 group=trace.pg_table[group] if group >= 0 else "",
-                count=int(mask.sum()),
-                bytes=_sizes(trace.comm_size, mask),
+                count=len(mine),
+                bytes=_sizes(trace.comm_size, mine),
             )
         )
     return tuple(rows)

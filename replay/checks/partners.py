@@ -258,7 +258,7 @@ def _balanced(workload: Workload, peers: Peers, *, astra: bool) -> bool:
     for p, program in enumerate(workload.programs):
         if not len(program.p2p_peer):
             continue
-        npus = np.flatnonzero(workload.program_of == p)
+        npus = workload.npus_of_program[p]
         if offsets is not None:
             npus = npus[:1]
         width = int(program.p2p_peer.max()) + 1
@@ -298,7 +298,7 @@ def _messages(workload: Workload, peers: Peers, *, astra: bool) -> _Messages:
     npu, node, send, keys = [], [], [], []
     for p, program in enumerate(workload.programs):
         nodes = np.flatnonzero((program.op == Op.SEND) | (program.op == Op.RECV))
-        npus = np.flatnonzero(workload.program_of == p)
+        npus = workload.npus_of_program[p]
         if not len(nodes) or not len(npus):
             continue
         shape = (len(npus), len(nodes))

@@ -75,7 +75,7 @@ def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]],
     """
     distinct: dict[int, int] = {}
     trace_of = np.array([distinct.setdefault(id(t), len(distinct)) for t in traces], np.int64)
-    unique = [traces[int(np.argmax(trace_of == k))] for k in range(len(distinct))]
+    unique = list({id(trace): trace for trace in traces}.values())
     return check_shared(unique, trace_of, {name: [ranks] for name, ranks in groups.items()}, npus)
 
 
@@ -209,7 +209,7 @@ def check_dimensions(
     """
     done: set[tuple[CollectiveKind, tuple[bool, ...] | None]] = set()
     for p, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == p)
+        npus = workload.npus_of_program[p]
         for number, call in enumerate(program.calls):
             key = (call.kind, call.involved)
             if not len(npus) or call.involved is None or key in done or not call.bytes:
@@ -241,7 +241,7 @@ def check_switches(
         return
     done: set[tuple[CollectiveKind, int]] = set()
     for p, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == p)
+        npus = workload.npus_of_program[p]
         for call in program.calls:
             moves = call.bytes or call.kind is CollectiveKind.BARRIER
             if call.kind in system.custom or call.node_id is not None or not moves:
@@ -369,7 +369,7 @@ def rank_problems(workload: Workload, *, strict: bool, traced_ranks: int | None 
         rank = trace.rank
         if rank is None:
             continue
-        npus = np.flatnonzero(workload.trace_of == t)
+        npus = workload.npus_of_trace[t]
         if traced_ranks is not None:
             npus = npus[npus < traced_ranks]
         wrong = npus[npus != rank]
@@ -384,7 +384,7 @@ def peer_problems(workload: Workload, *, astra: bool) -> Iterator[Problem]:
     n = workload.npus
     for t, bindings in enumerate(workload.bindings):
         trace = workload.traces[t]
-        npus = np.flatnonzero(workload.trace_of == t)
+        npus = workload.npus_of_trace[t]
         if not len(npus):
             continue
         program = workload.programs[int(workload.program_of[npus[0]])]

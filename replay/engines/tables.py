@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray, bounds
+from chakra.arrays import F64, I64, AnyArray, bounds, rows_by
 from chakra.et import ABSENT
 from chakra.replay.collectives.plan import OLD_MODEL, QUEUE_ORDERS
 from chakra.replay.config.model import Dimension, Network, System, Topology
@@ -241,9 +241,8 @@ class Actors:
     def _fill(self, programs: Sequence[Program], program_of: I64, ready: int, slots: I64) -> None:
         """States, ready nodes and slots before anything is issued; actors of one program begin alike."""
         at_ready = ready + self.node_start[:-1]
-        for p in np.unique(program_of).tolist():
+        for p, mine in rows_by(program_of).items():
             program = programs[p]
-            mine = np.flatnonzero(program_of == p)
             state = np.full((program.n_nodes, L.NODE_STATE), -1, np.int64)
             state[:, L.NS_PENDING] = program.parents
             comm = np.zeros((program.n_comm, L.COMM_STATE), np.int64)

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from chakra.arrays import F64, I64, U64, AnyArray, ranges
+from chakra.arrays import F64, I64, U64, AnyArray, ranges, rows_by
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.graph import csr_of
 from chakra.replay.networks.flow.link_paths import link_paths
@@ -249,8 +249,9 @@ class FirstLinks:
     ) -> list[tuple[int, list[int], int]]:
         """Take the pairs that have a given route out of a search; row, links and marks of each."""
         out = []
+        rows, none = rows_by(sources), np.zeros(0, np.int64)
         for (src, dst), route in given.items():
-            for row in np.flatnonzero(sources == src).tolist():
+            for row in rows.get(src, none).tolist():
                 out.append((row, route, int(wanted[row, dst])))
                 wanted[row, dst] = 0
         return out
@@ -267,11 +268,11 @@ class FirstLinks:
         if self._exact or len(npus) * len(self._tail) <= LOOKED_AT:
             return npus, np.ones(len(npus))
         kind = self._kinds[0][npus]
-        kinds = np.unique(kind)
+        kinds = rows_by(kind)
         each = max(min(LOOKED_AT // len(self._tail), MOST_SEARCHED) // len(kinds), 1)
         chosen, weight = [], []
-        for one in kinds.tolist():
-            own = npus[kind == one]
+        for places in kinds.values():
+            own = npus[places]
             few = own[np.unique(np.linspace(0, len(own) - 1, each).astype(np.int64))]
             chosen.append(few)
             weight.append(np.full(len(few), len(own) / len(few)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray, bounds
+from chakra.arrays import F64, I64, AnyArray, bounds, rows_by
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_ROUTED_NPUS
 from chakra.io.readable import counted
@@ -232,9 +232,9 @@ def _shortest(network: Network, links: Links, keys: I64) -> tuple[I64, I64, I64]
     closed = np.zeros(n_vertices, bool)
     closed[:n] = not links.npus_forward
     found: list[tuple[I64, I64, I64]] = []
-    for to in np.unique(keys % n).tolist():
+    for to, places in rows_by(keys % n).items():
         dist = distances(src, dst, weight, to, n_vertices, closed)
-        mine = keys[keys % n == to]
+        mine = keys[places]
         here = mine // n
         lost = dist[here] >= FAR
         if lost.any():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64, ranges
+from chakra.arrays import I64, ranges, rows_by
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import port_bytes
@@ -52,8 +52,9 @@ def ended_calls(scenario: Scenario, raw: RawRun) -> Iterator[Calls]:
     for k, actors in enumerate(alike.values()):
         group_of[actors] = k
     of_npu = group_of[raw.partition.class_of]
+    npus_of = rows_by(of_npu)
     for k, (number, counts_bytes) in enumerate(alike):
-        npus = np.flatnonzero(of_npu == k)
+        npus = npus_of[k]
         counts = np.frombuffer(counts_bytes, np.int64)
         for call, count in zip(workload.programs[number].calls, counts.tolist(), strict=True):
             if count:

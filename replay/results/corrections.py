@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.et import NodeType
 from chakra.io.digits import is_whole
 from chakra.replay.checks.partners import ASTRA_TAGS
@@ -350,13 +350,13 @@ def _count_collectives(found: Counter[str], scenario: Scenario) -> None:
     network, options = scenario.network, scenario.options
     names: dict[tuple[Call, int, bool], list[str]] = {}
     for t, bindings in enumerate(workload.bindings):
-        npus = np.flatnonzero(workload.trace_of == t)
+        npus = workload.npus_of_trace[t]
         program_of = workload.program_of[npus]
-        for p in np.unique(program_of):
-            program = workload.programs[int(p)]
+        for p, places in rows_by(program_of).items():
+            program = workload.programs[p]
             if not program.calls:
                 continue
-            here = npus[program_of == p]
+            here = npus[places]
             nodes = np.bincount(program.call[program.op == Op.COLLECTIVE], minlength=len(program.calls))
             slots: dict[int, list[_Shape]] = {}
             for call, count in zip(program.calls, nodes.tolist(), strict=True):
@@ -504,7 +504,7 @@ def _count_messages(found: Counter[str], workload: Workload, network: Network) -
         return
     peers = workload.peers
     for p, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == p)
+        npus = workload.npus_of_program[p]
         if not len(program.p2p_peer) or not len(npus):
             continue
         found["C19"] += len(npus) * int(((program.p2p_tag < 0) | (program.p2p_tag >= ASTRA_TAGS)).sum())

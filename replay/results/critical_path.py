@@ -5,7 +5,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.io.readable import counted_name
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
@@ -193,8 +193,7 @@ def _columns(raw: RawRun, programs: list[Program], path: list[tuple[int, int]]) 
     actor = raw.partition.class_of[npu]
     at = raw.node_start[actor] + place
     names: dict[str, int] = {}
-    for one in np.unique(actor).tolist():
-        mine = np.flatnonzero(actor == one)
+    for one, mine in rows_by(actor).items():
         program = programs[one]
         index = program.order[place[mine]]
         node[mine] = program.trace.ids[index].astype(np.int64)

@@ -27,7 +27,7 @@ def idle_dimension_warnings(scenario: Scenario) -> Iterator[str]:
         return
     kinds = []
     for t, bindings in enumerate(scenario.workload.bindings):
-        npu = int(np.flatnonzero(scenario.workload.trace_of == t)[0])
+        npu = int(scenario.workload.npus_of_trace[t][0])
         program = scenario.workload.programs[int(scenario.workload.program_of[npu])]
         whole = [
             scenario.membership.comms[c].whole if c >= 0 else False for c in scenario.membership.comm[npu]

@@ -46,7 +46,7 @@ def message_rows(
     """Rows by dimensions, the lowest first."""
     found: dict[tuple[int, ...], AnyArray] = {}
     for actor, program in enumerate(programs):
-        npus = np.flatnonzero(raw.partition.class_of == actor)
+        npus = raw.partition.members[actor]
         for slot, figures in _by_peer(raw, program, actor):
             crossed = booked_dims(network, npus, workload.peers.at(npus, slot))
             kinds, count = np.unique(crossed, axis=0, return_counts=True)

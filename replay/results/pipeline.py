@@ -107,7 +107,7 @@ def pipeline_bubble(
     known: dict[tuple[int, bytes, bytes], int] = {}
     for actor, one in enumerate(times):
         slots = _peer_slots(one)
-        npus = np.flatnonzero(raw.partition.class_of == actor)
+        npus = raw.partition.members[actor]
         peers = workload.peers.rows(npus, len(workload.peers.of(int(npus[0]))))
         between = _between(stages, npus[:1], peers[:1])[0]
         some = slots >= 0

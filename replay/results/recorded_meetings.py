@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.et import NodeType
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
@@ -105,8 +105,8 @@ def _called(
             continue
         nodes = nodes[np.argsort(issue[nodes], kind="stable")]
         slots = bindings_of(trace, program.order, astra=False).group[nodes]
-        for slot in np.unique(slots).tolist():
-            mine = nodes[slots == slot]
+        for slot, places in rows_by(slots).items():
+            mine = nodes[places]
             offset = int(offsets[number])
             kinds = trace.comm_type[program.order[mine]]
             member = _Called(actor, mine, kinds, issue[mine] + offset, offset)

@@ -9,10 +9,11 @@ test can see); simulating one NPU per class then gives every NPU's times exactly
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, rows_by
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network, Topology
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -25,7 +26,7 @@ Kinds = Callable[[I64, I64], I64]
 MAX_PAIRS = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Partition:
     """Classes of NPUs: `class_of[i]`, and `representative[c]`, the first NPU of each class."""
 
@@ -36,6 +37,12 @@ class Partition:
     def n_classes(self) -> int:
         """Number of classes."""
         return len(self.representative)
+
+    @cached_property
+    def members(self) -> list[I64]:
+        """NPUs of each class, ascending."""
+        found = rows_by(self.class_of)
+        return [found[c] for c in range(self.n_classes)]
 
 
 def discrete(npus: int) -> Partition:
@@ -252,8 +259,9 @@ def list_codes(values: I64, start: I64) -> I64:
     length = np.diff(start)
     code = np.zeros(len(length), np.int64)
     base = 1
-    for width in np.unique(length[length > 0]).tolist():
-        lists = np.flatnonzero(length == width)
+    for width, lists in rows_by(length).items():
+        if not width:
+            continue
         code[lists] = base + row_codes(values[start[lists][:, None] + np.arange(width)])
         base = int(code[lists].max()) + 1
     return code

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.in_network import switch_dimension
 from chakra.replay.collectives.plan import FLAT, Phase, Plan
@@ -66,7 +66,7 @@ def talk(
         role = table[np.arange(src.shape[1]), slot_of_dst] + slot_of_src
         parts.append((src.reshape(-1), dst.reshape(-1), role.reshape(-1)))
     for number, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == number)
+        npus = workload.npus_of_program[number]
         for column in np.unique(program.p2p_peer).tolist():
             peers = workload.peers.at(npus, column)
             parts.append((npus, peers, np.full(len(npus), roles.of("peer", column))))
@@ -135,9 +135,9 @@ def _of_steps(steps: Steps) -> Iterator[tuple[Any, I64]]:
         label = (ends[:, 1] - ends[:, 0]) % n
     else:
         label = ends[:, 0] ^ ends[:, 1] if steps.symmetry is Symmetry.XOR else ends[:, 1]
-    for one in np.unique(label).tolist():
+    for one, places in rows_by(label).items():
         target = np.full(n, -1, np.int64)
-        mine = ends[label == one]
+        mine = ends[places]
         target[mine[:, 0]] = mine[:, 1]
         yield (steps.symmetry.value, one), target
 
@@ -150,7 +150,7 @@ def _rings(
     size = np.array([comm.size for comm in membership.comms], np.int64)
     whole = np.array([comm.whole for comm in membership.comms], bool)
     for number, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == number)
+        npus = workload.npus_of_program[number]
         for call in program.calls:
             comms = np.unique(membership.comm[npus, call.group])
             for shape in {(int(size[c]), bool(whole[c])) for c in comms.tolist()}:

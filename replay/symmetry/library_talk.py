@@ -66,7 +66,7 @@ def library_phases(
 ) -> Iterator[tuple[int, Phase]]:
     """Communicators and the phases of a run's library that run on them."""
     for number, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == number)
+        npus = workload.npus_of_program[number]
         for call in program.calls:
             for c in np.unique(membership.comm[npus, call.group]).tolist():
                 plan = plans.of(call, membership.comms[c].size, whole=membership.comms[c].whole)

@@ -53,7 +53,7 @@ def rings_used(
     seen: set[tuple[object, ...]] = set()
     uneven: set[int] = set()
     for number, program in enumerate(workload.programs):
-        npus = np.flatnonzero(workload.program_of == number)
+        npus = workload.npus_of_program[number]
         for call in program.calls:
             for c in np.unique(membership.comm[npus, call.group]):
                 comm = membership.comms[c]

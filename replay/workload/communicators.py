@@ -58,7 +58,7 @@ def first_node(workload: Workload, trace: int, group: str) -> str:
     """The first node of a trace that runs a collective of a group, as a place in a message."""
     columns = workload.traces[trace]
     slot = workload.bindings[trace].groups.index(group)
-    number = int(workload.program_of[np.flatnonzero(workload.trace_of == trace)[0]])
+    number = int(workload.program_of[workload.npus_of_trace[trace][0]])
     program = workload.programs[number]
     mine = [k for k, call in enumerate(program.calls) if call.group == slot]
     nodes = np.flatnonzero((program.op == Op.COLLECTIVE) & np.isin(program.call, mine))

@@ -27,7 +27,7 @@ def dimensions_as_groups(
     programs, bindings = list(workload.programs), list(workload.bindings)
     added: list[tuple[I64, int, I64, I64]] = []
     for number, program in enumerate(programs):
-        npus = np.flatnonzero(workload.program_of == number)
+        npus = workload.npus_of_program[number]
         first = len(workload.bindings[int(workload.trace_of[npus[0]])].groups)
         slots: dict[tuple[int, ...], int] = {}
         calls = []

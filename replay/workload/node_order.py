@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.select import INVOLVED_BY_DEFAULT
 from chakra.replay.workload.model import Op, Program, Workload
@@ -16,10 +16,8 @@ def ordinals(program: Program) -> I64:
     nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
     groups = np.array([call.group for call in program.calls], np.int64)
     if len(nodes):
-        group = groups[program.call[nodes]]
-        for g in np.unique(group):
-            mine = nodes[group == g]
-            out[mine] = np.arange(len(mine))
+        for places in rows_by(groups[program.call[nodes]]).values():
+            out[nodes[places]] = np.arange(len(places))
     return out
 
 

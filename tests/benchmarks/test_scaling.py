@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import scaling
+from scaling_inputs import PLAIN, PROFILES, run
 
 #: calls may grow by this much where the input grows fourfold: 4 ** 1.1
 MOST = 4.6
@@ -30,7 +31,7 @@ def calls(arguments: list[str]) -> int:
     gc.disable()
     sys.setprofile(counted)
     try:
-        scaling.run(arguments)
+        run(arguments)
     finally:
         sys.setprofile(before)
         gc.enable()
@@ -38,7 +39,12 @@ def calls(arguments: list[str]) -> int:
 
 
 ROWS = [
-    *((command, shape) for command in ("validate", "replay --nodes", "timeline") for shape in scaling.PLAIN),
+    *((command, shape) for command in ("validate", "replay --nodes", "timeline") for shape in PLAIN),
+    *((command, shape) for command in ("link", "convert pytorch") for shape in PROFILES),
+    *((command, shape) for command in ("visualize --fold operator", "visualize --around") for shape in PLAIN),
+    *(("convert text", shape) for shape in ("layers", "numbered")),
+    *(("rescale", shape) for shape in ("collectives", "groups")),
+    ("check-config", ""),
     *((command, "") for command in scaling.NUMBERS if "--npus" not in command and "layers" not in command),
 ]
 
@@ -48,8 +54,9 @@ def test_calls_grow_with_the_input(command: str, shape: str, tmp_path: Path) -> 
     made: Callable[[Path, int], list[str]] = next(
         arguments for name, of, arguments, _ in scaling.rows(command) if (name, of) == (command, shape)
     )
-    tiny, small, large = (made(tmp_path / f"n{n}", n) for n in (16, 256, 1024))
-    scaling.run(tiny)
+    size = 512 if shape in PROFILES else 256
+    tiny, small, large = (made(tmp_path / f"n{n}", n) for n in (16, size, 4 * size))
+    run(tiny)
     fixed = calls(tiny)
     few, many = calls(small) - fixed, calls(large) - fixed
     assert many <= MOST * max(few, fixed // 4)

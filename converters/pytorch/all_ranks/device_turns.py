@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray, bounds
+from chakra.arrays import I64, AnyArray, bounds, rows_by
 from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, takes_turns, union
 from chakra.converters.pytorch.graph.columns import NodeColumns, columns_of
 from chakra.converters.pytorch.graph.linked_graph import (
@@ -58,8 +58,9 @@ def occupied(linked: Linked, rank: int) -> Occupied:
     """When a linked rank's operations run, on each of its accelerators."""
     gpu, clock = linked.device.device, linked.device.first_ns
     out = {}
-    for device in np.unique(gpu.device[linked.kept]).tolist():
-        rows = np.flatnonzero(linked.kept & (gpu.device == device))
+    kept = np.flatnonzero(linked.kept)
+    for device, places in rows_by(gpu.device[kept]).items():
+        rows = kept[places]
         rows = rows[np.argsort(gpu.start[rows], kind="stable")]
         out[device] = union(clock + gpu.start[rows], clock + gpu.end[rows])
     return Occupied(rank, out, device_use(linked, rank), len(_late(linked.graph, linked.first_ns)[0]) > 0)
@@ -110,11 +111,10 @@ def add_turns(linked: Linked, others: Sequence[Occupied]) -> int:
     clock = linked.device.first_ns
     held = np.zeros(len(rows), np.int64)
     device = gpu.device[graph.device_row[rows]]
-    for number in np.unique(device).tolist():
+    for number, own in rows_by(device).items():
         shared = [other.by_device[number] for other in others if number in other.by_device]
         if not shared:
             continue
-        own = device == number
         begins, ends = (np.concatenate([part[side] for part in shared]) for side in (0, 1))
         order = np.argsort(begins, kind="stable")
         held[own] = _covered(union(begins[order], ends[order]), clock + ready[own], clock + until[own])

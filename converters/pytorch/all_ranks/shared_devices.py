@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, rows_by
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.read.device import KERNEL
 
@@ -40,8 +40,9 @@ def device_use(linked: Linked, rank: int) -> DeviceUse:
     rows = linked.graph.device_row[sorted(linked.graph.comm)]
     computing[rows[rows >= 0]] = False
     stretches = {}
-    for device in np.unique(gpu.device[computing]).tolist():
-        own = computing & (gpu.device == device)
+    kernels = np.flatnonzero(computing)
+    for device, places in rows_by(gpu.device[kernels]).items():
+        own = kernels[places]
         stretches[device] = union(clock + gpu.start[own], clock + gpu.end[own])
     return DeviceUse(rank, stretches)
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from chakra.arrays import I64, Bool, ranges
+from chakra.arrays import I64, Bool, ranges, rows_by
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import to_integer
@@ -537,11 +537,14 @@ class _Batches:
     def __init__(self, finder: _Finder, rows: list[int], record_of: dict[int, int]) -> None:
         self.finder = finder
         ops = finder.device.ops
-        self.records = np.flatnonzero(ops.name == finder.record_code)
+        records = np.flatnonzero(ops.name == finder.record_code)
+        #: in the order in which they begin
+        self.records = records[np.argsort(ops.start[records], kind="stable")]
+        self.all = np.arange(len(records))
         self.used = {record for record in record_of.values() if record >= 0}
         self.launch_op = record_of
         self.start = ops.start[self.records]
-        self.thread = ops.thread[self.records]
+        self.of_thread = rows_by(ops.thread[self.records])
         self.taken: set[int] = set()
 
     def of(self, row: int, info: _Record) -> list[Comm]:
@@ -556,9 +559,9 @@ class _Batches:
             time, thread = int(device.device.start[row]), -1
         out: list[Comm] = []
         # Walk back over records without a kernel of their own until one that has a kernel.
-        at = np.flatnonzero((self.start < time) & ((self.thread == thread) | (thread < 0)))
-        for i in at[np.argsort(self.start[at])][::-1].tolist():
-            record = int(self.records[i])
+        rows = self.all if thread < 0 else self.of_thread.get(thread, self.all[:0])
+        for place in range(int(np.searchsorted(self.start[rows], time)) - 1, -1, -1):
+            record = int(self.records[rows[place]])
             if record in self.used and record != own:
                 break
             if record in self.taken:

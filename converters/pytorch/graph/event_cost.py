@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, rows_by
 from chakra.converters.pytorch.graph.linked_graph import Graph
 from chakra.converters.pytorch.read.device import Calls
 from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_OP
@@ -58,9 +58,11 @@ def host_events(graph: Graph, calls: Calls) -> HostEvents:
     """
     pays = (graph.thread >= 0) & ((graph.kind == NODE_OP) | (graph.kind == NODE_GAP))
     weight = np.where(pays & (graph.kind == NODE_OP), 1.0, 0.0)
-    for thread in np.unique(graph.thread[pays]).tolist():
-        rows = np.flatnonzero(pays & (graph.thread == thread))
-        at = np.searchsorted(graph.start[rows], calls.start[calls.thread == thread], side="right") - 1
+    payers = np.flatnonzero(pays)
+    made, made_by_none = rows_by(calls.thread), np.zeros(0, np.int64)
+    for thread, places in rows_by(graph.thread[payers]).items():
+        rows = payers[places]
+        at = np.searchsorted(graph.start[rows], calls.start[made.get(thread, made_by_none)], side="right") - 1
         np.add.at(weight, rows[at[at >= 0]], CALL_SHARE)
     return HostEvents(pays, graph.thread.astype(np.int64), weight)
 
@@ -86,8 +88,9 @@ def without_events(duration: I64, events: HostEvents, operator_ns: float) -> I64
     [10000, 0, 5000]
     """
     out = duration.copy()
-    for thread in np.unique(events.thread[events.pays]).tolist():
-        rows = np.flatnonzero(events.pays & (events.thread == thread))
+    payers = np.flatnonzero(events.pays)
+    for places in rows_by(events.thread[payers]).values():
+        rows = payers[places]
         owed = np.rint(events.weight[rows] * operator_ns).astype(np.int64)
         walk = np.cumsum(owed - duration[rows])
         left = walk - np.minimum(np.minimum.accumulate(walk), 0)  # what is owed behind each node

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.errors import ConversionError
@@ -143,8 +143,8 @@ def _windows(names: I64, stream: I64) -> I64:
 def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[str]) -> Pairing:
     """Match per thread by the sequence of names in order of entry."""
     op = np.full(len(host.nodes.id), -1, np.int64)
-    threads = [real[host.nodes.tid[real] == t] for t in np.unique(host.nodes.tid[real])]
-    rows_of = {int(t): np.flatnonzero(device.ops.thread == t) for t in np.unique(device.ops.thread)}
+    threads = [real[rows] for rows in rows_by(host.nodes.tid[real]).values()]
+    rows_of = rows_by(device.ops.thread)
     windows, edits = 0, 0
     taken: set[int] = set()
     for rows in sorted(threads, key=len, reverse=True):

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, rows_by
 from chakra.converters.pytorch.match.attach import kernels
 
 #: A thread idle for longer starts a new burst, which somebody must have started (rule R-THREAD 2).
 IDLE_NS = 1_000_000
 #: Self time behind children that may be moved in front of them, at most, per operator.
 FRONT_NS = 10_000
+#: Operators that a thread may run while it waits for a burst, at most.
+MOST_INNER = 16
 #: Shorter gaps join the next node.
 GAP_NS = 1_000
 
@@ -111,17 +113,27 @@ class _BurstSearch:
         self, thread: I64, start: I64, end: I64, parent: I64, cause: I64, blocking: tuple[I64, I64]
     ) -> None:
         self.start, self.end, self.parent, self.cause = start, end, parent, cause
-        self.threads = np.unique(thread).tolist()
-        self.rows = {t: np.flatnonzero(thread == t) for t in self.threads}
+        self.rows = rows_by(thread)
+        self.threads = list(self.rows)
         self.starts = {t: start[rows] for t, rows in self.rows.items()}
-        self.boundaries = {
-            t: np.sort(np.concatenate([start[rows], end[rows], blocking[1][blocking[0] == t]]))
-            for t, rows in self.rows.items()
-        }
+        everywhere = np.concatenate([thread, thread, blocking[0]])
+        times = np.concatenate([start, end, blocking[1]])
+        order = np.argsort(times, kind="stable")
+        alive = rows_by(everywhere[order])
+        self.boundaries = {t: times[order[alive[t]]] for t in self.threads}
         self.tops = {t: rows[parent[rows] < 0] for t, rows in self.rows.items()}
         self.top_start = {t: start[own] for t, own in self.tops.items()}
         self.top_end = {t: np.maximum.accumulate(end[own]) for t, own in self.tops.items()}
         self.awake = dict.fromkeys(self.threads, -1)
+        #: per thread, places of outermost operators behind which it is idle for long
+        self.pauses = {
+            t: np.flatnonzero(self.top_start[t][1:] - self.top_end[t][:-1] > IDLE_NS) for t in self.threads
+        }
+        # all operators by start, of equal ones the lowest thread last; behind each the last of another thread
+        by_start = np.lexsort((-thread, start))
+        self.all_starts, self.all_threads = start[by_start], thread[by_start]
+        places = np.arange(len(by_start))
+        self.other_before = np.maximum.accumulate(np.where(_changes(self.all_threads), places, 0)) - 1
 
     def run(self) -> list[tuple[int, int, int, int, int, int]]:
         """Rows of `Bursts`: (start, first, last, thread, source thread, waited until)."""
@@ -181,12 +193,10 @@ class _BurstSearch:
 
     def _latest_started(self, thread: int, time: int) -> int:
         """Other thread whose last operator before ``time`` started last."""
-        best, latest = -1, -1
-        for other, starts in self.starts.items():
-            at = int(np.searchsorted(starts, time, "right")) - 1
-            if other != thread and at >= 0 and int(starts[at]) > latest:
-                best, latest = other, int(starts[at])
-        return best
+        at = int(np.searchsorted(self.all_starts, time, "right")) - 1
+        if at >= 0 and self.all_threads[at] == thread:
+            at = int(self.other_before[at])
+        return int(self.all_threads[at]) if at >= 0 else -1
 
     def _waits(self, begin: int, t: int, i: int, source: int) -> list[tuple[int, int, int]]:
         """When the source stops and goes on while the burst runs: (stop, resume, operator waited for).
@@ -208,18 +218,23 @@ class _BurstSearch:
 
     def _later_waits(self, t: int, i: int, j: int, source: int, time: int) -> list[tuple[int, int, int]]:
         """Waits from ``time`` on, between the few operators that the source runs while the burst goes on."""
-        own, ends, starts = self.tops[t], self.top_end[t], self.top_start[t]
-        gaps = starts[i + 1 :] - ends[i:-1]
-        long = np.flatnonzero(gaps > IDLE_NS)
-        last = i + int(long[0]) if len(long) else len(own) - 1
+        own, ends, pauses = self.tops[t], self.top_end[t], self.pauses[t]
+        pause = int(np.searchsorted(pauses, i))
+        last = int(pauses[pause]) if pause < len(pauses) else len(own) - 1
         finish = int(ends[last])
         rows, row_starts = self.rows[source], self.starts[source]
         low = int(np.searchsorted(row_starts, time, "right" if j < i else "left"))
         high = int(np.searchsorted(row_starts, finish, "left"))
+        top_starts = self.top_start[source]
+        if (
+            np.searchsorted(top_starts, finish, "left") - np.searchsorted(top_starts, time, "right")
+            > MOST_INNER
+        ):
+            return []
         inner = rows[low:high]
         inner = inner[(self.parent[inner] < 0) | (self.start[np.maximum(self.parent[inner], 0)] < time)]
         busy = int((self.end[inner] - self.start[inner]).sum()) if len(inner) else 0
-        if not len(inner) or len(inner) > 16 or busy > 0.1 * (finish - time):
+        if not len(inner) or len(inner) > MOST_INNER or busy > 0.1 * (finish - time):
             return []
         if int(self.end[inner].max()) > finish:
             return []

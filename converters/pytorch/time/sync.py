@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, rows_by
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.read.device import MEMCPY, DeviceTrace
 from chakra.converters.pytorch.time.library_calls import Works, library_calls
@@ -106,6 +106,9 @@ class WaitState:
         self.host: dict[tuple[int, int], None] = {}
         self.stream: dict[tuple[int, int], None] = {}
         self.counts: Counter[str] = Counter()
+        #: first call of each correlation, and records of each event in the order of their start
+        self.first_call = {c: row for row, c in reversed(list(enumerate(calls.correlation.tolist())))}
+        self.rows_of_event = rows_by(device.records.wait_event)
         self.records: dict[int, list[int]] = {}
         self.used_records: set[int] = set()
         self.waiting: dict[int, int] = {}
@@ -325,17 +328,18 @@ def _record_of(state: WaitState, i: int) -> tuple[int, int, int] | None:
     syncs, calls, records = state.device.syncs, state.device.calls, state.device.records
     correlation = int(syncs.wait_record[i])
     if correlation > 0:
-        rows = np.flatnonzero(calls.correlation == correlation)
-        if len(rows):
-            return int(syncs.wait_stream[i]), int(calls.start[rows[0]]), int(rows[0])
+        row = state.first_call.get(correlation, -1)
+        if row >= 0:
+            return int(syncs.wait_stream[i]), int(calls.start[row]), row
     event = int(syncs.wait_event[i])
     if event >= 0 and len(records.name):
-        rows = np.flatnonzero((records.wait_event == event) & (records.start <= syncs.start[i]))
-        if len(rows):
-            row = rows[-1]
-            call = np.flatnonzero(calls.correlation == records.correlation[row])
-            if len(call):
-                return int(records.stream[row]), int(calls.start[call[0]]), int(call[0])
+        rows = state.rows_of_event.get(event, np.zeros(0, np.int64))
+        at = int(np.searchsorted(records.start[rows], syncs.start[i], "right")) - 1
+        if at >= 0:
+            row = int(rows[at])
+            call = state.first_call.get(int(records.correlation[row]), -1)
+            if call >= 0:
+                return int(records.stream[row]), int(calls.start[call]), call
     return None
 
 

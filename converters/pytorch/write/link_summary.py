@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, POINT_TO_POINT
 from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_TURN, NODE_UNMATCHED, Linked
 from chakra.converters.pytorch.read.device import KERNEL
@@ -212,13 +212,15 @@ def _device_time(linked: Linked, trace: Trace) -> list[str]:
     graph, gpu = linked.graph, linked.device.device
     rows = np.flatnonzero(graph.kind == NODE_DEVICE)
     out = []
-    for key in np.unique(graph.stream_key[rows]).tolist():
-        nodes = rows[graph.stream_key[rows] == key]
+    others = np.flatnonzero(np.isin(graph.kind, (NODE_DEVICE_GAP, NODE_TURN)))
+    gaps_of, none = rows_by(graph.stream_key[others]), np.zeros(0, np.int64)
+    for key, places in rows_by(graph.stream_key[rows]).items():
+        nodes = rows[places]
         source = np.unique(graph.device_row[nodes])
         expected = int((gpu.end[source] - gpu.start[source]).sum())
         written = int(trace.duration_ns[nodes].sum())
         micros = int(trace.duration_micros[nodes].sum())
-        gaps = np.isin(graph.kind, (NODE_DEVICE_GAP, NODE_TURN)) & (graph.stream_key == key)
+        gaps = others[gaps_of.get(key, none)]
         micros += int(trace.duration_micros[gaps].sum())
         spent = expected + int(trace.duration_ns[gaps].sum())
         if written != expected:
