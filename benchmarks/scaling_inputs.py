@@ -133,6 +133,34 @@ def groups(prefix: Path, n: int) -> int:
     return npus
 
 
+def unlike(prefix: Path, n: int) -> int:
+    """NPUs in groups of eight, each with work that no other has and two collectives."""
+    npus = max(n // 3 // 8 * 8, 8)
+    workload = Workload(npus)
+    names = [workload.add_group(list(range(k, k + 8))) for k in range(0, npus, 8)]
+    for rank in range(npus):
+        builder = workload.builder(rank)
+        last = builder.compute(duration_micros=1 + rank)
+        for size in (64, 4096):
+            last = builder.collective("all_reduce", size_bytes=size, group=names[rank // 8], after=[last])
+    workload.write(prefix)
+    return npus
+
+
+def relay(prefix: Path, n: int) -> int:
+    """NPUs that each send on what they receive from the one before."""
+    npus = max(n // 3, 2)
+    workload = Workload(npus)
+    for rank in range(npus):
+        builder = workload.builder(rank)
+        last = [builder.recv(rank - 1, size_bytes=1000, tag=0)] if rank else []
+        last = [builder.compute(duration_micros=1, after=last)]
+        if rank + 1 < npus:
+            builder.send(rank + 1, size_bytes=1000, tag=0, after=last)
+    workload.write(prefix)
+    return npus
+
+
 def pipeline(prefix: Path, n: int) -> int:
     """A step of a model on machines of eight: collectives in each, messages between them."""
     npus = max(n // 16, 2) * 8
@@ -343,6 +371,8 @@ SHAPES: dict[str, Shape] = {
     "gather": gather,
     "streams": streams,
     "groups": groups,
+    "unlike": unlike,
+    "relay": relay,
     "pipeline": pipeline,
     "operators": operators,
     "nested": nested,
@@ -354,6 +384,17 @@ SHAPES: dict[str, Shape] = {
     "numbered": numbered,
 }
 #: shapes of plain traces, which every command takes
-PLAIN = ("chain", "star", "collectives", "messages", "waiting", "gather", "streams", "groups")
+PLAIN = (
+    "chain",
+    "star",
+    "collectives",
+    "messages",
+    "waiting",
+    "gather",
+    "streams",
+    "groups",
+    "unlike",
+    "relay",
+)
 #: shapes of profiles of one rank
 PROFILES = ("operators", "nested", "launches", "lanes", "shared")

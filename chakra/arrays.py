@@ -48,6 +48,30 @@ def rows_by(key: I64) -> dict[int, I64]:
     return dict(zip(keys.tolist(), np.split(order, first[1:]), strict=True)) if len(keys) else {}
 
 
+def followed(to: I64) -> I64:
+    """Where the way from each place ends, by the next place of each: itself where a way ends, -1 where there is none.
+
+    In a number of passes that grows with the logarithm of the longest way.
+
+    Raises
+    ------
+    ValueError
+        If a way comes back to itself, other than to its end.
+
+    Examples
+    --------
+    >>> followed(np.array([0, 0, 1, 2, -1, 4])).tolist()
+    [0, 0, 0, 0, -1, -1]
+    """
+    ends = np.append(to, -1)
+    for _ in range(len(ends).bit_length() + 1):
+        further = ends[ends]
+        if np.array_equal(further, ends):
+            return ends[:-1]
+        ends = further
+    raise ValueError("a way never ends")
+
+
 class Numbers(Protocol):
     """What a kernel reads and writes by index: an array of whole numbers or, in plain Python, a list."""
 

@@ -24,6 +24,9 @@ from chakra.replay.workload.model import Workload
 Kinds = Callable[[I64, I64], I64]
 #: sub-cluster groups larger than this are not tested for symmetry under algorithms that use all pairs
 MAX_PAIRS = 1024
+#: rounds in which classes may split each other. In a row of NPUs each round splits off one at either end, so without a
+#: bound the work grows with the square of its length; longer rows run unfolded, which gives the same results.
+MOST_ROUNDS = 256
 
 
 @dataclass(frozen=True)
@@ -367,7 +370,7 @@ def partition(
     *,
     kinds: Kinds | None = None,
 ) -> Partition:
-    """The coarsest classes such that one NPU of each can stand for all.
+    """The coarsest classes such that one NPU of each can stand for all; every NPU alone where these are not found soon.
 
     Parameters
     ----------
@@ -387,7 +390,9 @@ def partition(
     way = row_codes(ways)
     n_ways = int(way.max(initial=0)) + 1
     n_colours = int(colour.max()) + 1
-    while n_colours < n:
+    for _ in range(MOST_ROUNDS):
+        if n_colours == n:
+            break
         signature = np.full((n, 2 * columns), -1, np.int64)
         width = membership.comm.shape[1] + 1
         base = 0
@@ -410,6 +415,8 @@ def partition(
         if now == n_colours:
             break
         n_colours = now
+    else:
+        return discrete(n)
     _, first, class_of = np.unique(colour, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return Partition(rank[class_of.reshape(-1)], np.sort(first))

@@ -17,7 +17,7 @@ from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.mixing import Lists, between, mix
 from chakra.replay.networks.flow.paths import Paths, key_width
 from chakra.replay.networks.flow.sections import Sections
-from chakra.replay.symmetry.classes import Partition, booked_dims, partition, row_codes
+from chakra.replay.symmetry.classes import MOST_ROUNDS, Partition, booked_dims, partition, row_codes
 from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
@@ -58,7 +58,7 @@ def fold(
     routes: Sections,
     begin: I64 | None = None,
 ) -> Folded | None:
-    """The coarsest classes that can be told; None where every NPU is a class of its own.
+    """The coarsest classes that can be told; None where every NPU is a class of its own, or where that is not found soon.
 
     Parameters
     ----------
@@ -73,15 +73,17 @@ def fold(
     npu = np.asarray(workload.program_of, np.int64)
     if begin is not None:
         npu = row_codes(np.stack([npu, begin], axis=1))
-    while True:
+    for _ in range(MOST_ROUNDS):
         classes = partition(workload, membership, network, usage, npu)
         if classes.n_classes == workload.npus:
             return None
         colours = graph.refine(classes.class_of)
+        if colours is None:
+            return None
         if colours.n_npus == classes.n_classes:
-            break
+            return graph.quotient(classes, colours)
         npu = colours.npu
-    return graph.quotient(classes, colours)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +118,13 @@ class _Graph:
         #: what stands for a weight: odd, so that no digit of what it is multiplied by is lost
         self.share = mix(routes.weight) | np.uint64(1)
 
-    def refine(self, npu: I64) -> _Colours:
-        """Refine colours of NPUs, links and pairs until none of them splits any more."""
+    def refine(self, npu: I64) -> _Colours | None:
+        """Refine colours of NPUs, links and pairs until none of them splits any more; None where that takes too long."""
         r = self.routes
         of_npu, of_link = mix(npu), mix(r.bytes_per_ns.view(np.uint64))
         one, two = (mix(np.full(1, way)) | np.uint64(1) for way in (1, 2))
         counts = (_different(of_npu), _different(of_link))
-        while True:
+        for _ in range(MOST_ROUNDS):
             section = between(of_link[r.link] * self.share, r.begin)
             crossed = between(section[r.section], r.start)
             ends = np.concatenate([of_npu, mix(self.ports)])
@@ -136,6 +138,7 @@ class _Graph:
             if now == counts:  # pairs that are alike stay so, as nothing that they touch was split
                 return _Colours(_codes(of_npu), _codes(of_link), _codes(pair), now[0])
             counts = now
+        return None
 
     def quotient(self, classes: Partition, colours: _Colours) -> Folded:
         """The network of the classes, from one NPU, link and pair of each."""

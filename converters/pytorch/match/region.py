@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arguments import check_fields
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, followed
 from chakra.converters.pytorch.match.attach import Attachment, attach, nest_ops, without_launch
 from chakra.converters.pytorch.match.pair import Pairing, pair
 from chakra.converters.pytorch.read.device import DeviceTrace, Ops, profiler_steps
@@ -100,12 +100,8 @@ def active_operators(
 
 def nearest_active(rows: I64, active: Bool, parent: I64) -> I64:
     """Innermost active operator at or above each row; -1 where none."""
-    out = rows.copy()
-    while True:
-        up = (out >= 0) & ~active[out]
-        if not up.any():
-            return out
-        out[up] = parent[out[up]]
+    nearest = followed(np.where(active, np.arange(len(active)), parent))
+    return np.append(nearest, -1)[rows]
 
 
 class Region:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, followed
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.region import nearest_active
 from chakra.converters.pytorch.read.device import COMMUNICATION, DeviceTrace
@@ -69,13 +69,9 @@ def _outermost(device: DeviceTrace, attachment: Attachment) -> I64:
     marks = tuple(mark for mark in COMMUNICATION if mark != "c10d::")
     codes = [code for code, text in enumerate(texts) if text == RECORD or text.startswith(marks)]
     own: Bool = np.isin(device.ops.name, codes)
-    found = nearest_active(np.arange(len(own)), own, attachment.parent)
-    while True:
-        above = np.where(found >= 0, attachment.parent[found], -1)
-        above = nearest_active(above, own, attachment.parent)
-        if not (above >= 0).any():
-            return found
-        found = np.where(above >= 0, above, found)
+    places = np.arange(len(own))
+    above = nearest_active(attachment.parent, own, attachment.parent)
+    return followed(np.where(above >= 0, above, np.where(own, places, -1)))
 
 
 class Works:
