@@ -11,14 +11,14 @@ machine still move.
 
 import argparse
 import math
-import os
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scaling_inputs import PLAIN, PROFILES, SHAPES, Shape, run
+from scaling_inputs import ALONE, PLAIN, PROFILES, SHAPES, Shape, run
 
 #: above this a row is marked
 ALLOWED = 1.1
@@ -148,11 +148,11 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     "compare": (_of_result("compare", "{result}", "{result}"), PLAIN),
     "visualize graphml": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--quiet"),
-        ("chain", "star", "collectives"),
+        ALONE,
     ),
     "visualize html": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--quiet"),
-        ("chain", "star", "collectives"),
+        ALONE,
     ),
     "visualize --fold stream": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", "stream", "--quiet"),
@@ -161,11 +161,11 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     **{
         f"visualize --fold {how}": (
             _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", how, "--quiet"),
-            PLAIN,
+            ALONE,
         )
         for how in ("repeat", "operator", "chain", "stream", "segment")
     },
-    "visualize svg": (_on_trace("visualize", "{prefix}.0.et", "{prefix}.svg", "--quiet"), PLAIN),
+    "visualize svg": (_on_trace("visualize", "{prefix}.0.et", "{prefix}.svg", "--quiet"), ALONE),
     "visualize --layout own": (
         _on_trace(
             "visualize",
@@ -185,15 +185,15 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     ),
     "visualize --critical-path": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--critical-path", "--quiet"),
-        PLAIN,
+        ALONE,
     ),
     "visualize --window": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--window", "0:1000s", "--quiet"),
-        PLAIN,
+        ALONE,
     ),
     "visualize --around": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--around", "1", "--quiet"),
-        PLAIN,
+        ALONE,
     ),
     "anonymize": (
         _on_trace("anonymize", "{prefix}.0.et", "{prefix}.gone.et", "--quiet"),
@@ -323,13 +323,18 @@ MADE: dict[str, Callable[[Path, int], list[str]]] = {
 }
 
 
+def _spent() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
 def seconds(arguments: list[str]) -> float:
     """CPU seconds of a command, its children's included; `{run}` in a word is a name that no run had before."""
     named = [word.replace("{run}", str(time.monotonic_ns())) for word in arguments]
-    begin = os.times()
+    begin = _spent()
     run(named)
-    end = os.times()
-    return sum(end[:4]) - sum(begin[:4])
+    return _spent() - begin
 
 
 def exponent(points: list[tuple[int, float]]) -> float:

@@ -396,5 +396,7 @@ PLAIN = (
     "unlike",
     "relay",
 )
+#: those of which one file says all to a command that reads one
+ALONE = ("chain", "star", "collectives", "messages", "waiting", "streams")
 #: shapes of profiles of one rank
 PROFILES = ("operators", "nested", "launches", "lanes", "shared")

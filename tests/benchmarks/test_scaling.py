@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import scaling
-from scaling_inputs import PLAIN, PROFILES, run
+from scaling_inputs import ALONE, PLAIN, PROFILES, run
 
 #: calls may grow by this much where the input grows fourfold: 4 ** 1.1
 MOST = 4.6
@@ -41,7 +41,7 @@ def calls(arguments: list[str]) -> int:
 ROWS = [
     *((command, shape) for command in ("validate", "replay --nodes", "timeline") for shape in PLAIN),
     *((command, shape) for command in ("link", "convert pytorch") for shape in PROFILES),
-    *((command, shape) for command in ("visualize --fold operator", "visualize --around") for shape in PLAIN),
+    *((command, shape) for command in ("visualize --fold operator", "visualize --around") for shape in ALONE),
     *(("convert text", shape) for shape in ("layers", "numbered")),
     *(("rescale", shape) for shape in ("collectives", "groups")),
     ("check-config", ""),
