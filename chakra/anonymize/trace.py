@@ -9,7 +9,7 @@ import numpy as np
 
 from chakra.anonymize.labels import Labels
 from chakra.arguments import checked
-from chakra.arrays import I32, I64
+from chakra.arrays import I32, I64, distinct
 from chakra.errors import TraceError
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns
 from chakra.et.idle_nodes import IDLE_NAMES
@@ -130,7 +130,7 @@ def _nodes_with(trace: Trace, attribute: str) -> I64:
     pattern = re.compile(re.escape(bytes((0x0A, len(name))) + name))
     found = np.fromiter((m.start() for m in pattern.finditer(trace.records.data.data)), np.int64)
     index = np.searchsorted(trace.records.starts, found, side="right") - 1
-    return np.unique(index[index >= 0])
+    return distinct(index[index >= 0])
 
 
 def _last(attrs: Iterable[AttributeProto], name: str) -> AttributeProto | None:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chakra.arguments import checked, shown
-from chakra.arrays import I32, I64, AnyArray, rows_by
+from chakra.arrays import I32, I64, AnyArray, distinct, rows_by
 from chakra.errors import WorkloadError
 from chakra.io.files import read_json
 from chakra.io.limits import MAX_GROUP_MEMBERS, MAX_NPUS
@@ -319,7 +319,7 @@ def manifest_from_dict(
         given += len(ranks)
         # sorting is for short lists, counting for long ones
         few = len(ranks) < npus // 16
-        twice = len(np.unique(ranks)) < len(ranks) if few else np.count_nonzero(trace_of >= 0) < given
+        twice = len(distinct(ranks)) < len(ranks) if few else np.count_nonzero(trace_of >= 0) < given
         if taken or twice:
             raise WorkloadError(f"{where}: a rank is given a trace twice")
     missing = np.flatnonzero(trace_of < 0)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.io.readable import count_text, duration_text, nouns, range_words, shortened
 from chakra.report.document import ACCOUNT_PARTS, Run
 
@@ -61,7 +61,7 @@ def npu_groups(run: Run, most: int = MOST_BARS) -> tuple[list[NpuGroup], int]:
     chosen = np.arange(len(first))
     if len(first) > most:
         by_finish = np.argsort(run.finish_ns[first], kind="stable")
-        chosen = by_finish[np.unique(np.linspace(0, len(first) - 1, most).round().astype(int))]
+        chosen = by_finish[distinct(np.linspace(0, len(first) - 1, most).round().astype(int))]
     chosen = chosen[np.argsort(first[chosen], kind="stable")]
     members = np.argsort(inverse, kind="stable")
     begins = np.cumsum(counts) - counts

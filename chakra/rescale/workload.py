@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from chakra.arguments import checked
-from chakra.arrays import I32, I64
+from chakra.arrays import I32, I64, distinct
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace, read_traces
 from chakra.et.manifest import RELATIVE, WorkloadManifest, manifest_of, read_manifest
@@ -59,7 +59,7 @@ class _Job:
         out = []
         for trace in self.manifest.traces:
             peers = np.concatenate([_peers(trace, "comm_dst"), _peers(trace, "comm_src")])
-            out.append(np.unique(peers))
+            out.append(distinct(peers))
         return out
 
 

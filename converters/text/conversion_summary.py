@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chakra.arrays import distinct
 from chakra.converters.text.grammar import CommWord, Phase
 from chakra.converters.text.passes import COLLECTIVE, COMPUTE, PHASES, SPANS, UPDATE, step_of
 from chakra.converters.text.policies import POLICIES, Issue
@@ -235,7 +236,7 @@ def _issued_layers(converted: "Converted") -> dict[Phase, set[int]]:
     graph = converted.graph
     collective = graph.kind == COLLECTIVE
     return {
-        phase: set(np.unique(graph.layer[collective & (graph.phase == PHASES.index(phase))]).tolist())
+        phase: set(distinct(graph.layer[collective & (graph.phase == PHASES.index(phase))]).tolist())
         for phase in _PHASE_WORDS
     }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, U64, AnyArray
+from chakra.arrays import I64, U64, AnyArray, distinct
 from chakra.et.same_collective import Differs, agree
 from chakra.io.readable import counted
 from chakra.replay.collectives.call import Call
@@ -146,7 +146,7 @@ def _collective_problem(workload: Workload, membership: Membership, c: int) -> P
         lists.append(nodes[key])
     counts = np.array([len(x) for x in lists])
     where = group_text(comm)
-    if len(np.unique(counts)) > 1:
+    if len(distinct(counts)) > 1:
         usual = int(Counter(counts.tolist()).most_common(1)[0][0])
         if usual == 0:
             usual = int(counts.max())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.errors import ChakraError, ConfigError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.io.readable import counted, told_once
@@ -246,7 +246,7 @@ def check_switches(
             moves = call.bytes or call.kind is CollectiveKind.BARRIER
             if call.kind in system.custom or call.node_id is not None or not moves:
                 continue
-            for c in np.unique(membership.comm[npus, call.group]).tolist():
+            for c in distinct(membership.comm[npus, call.group]).tolist():
                 comm = membership.comms[c] if c >= 0 else None
                 if comm is None or comm.whole or comm.size == 1 or (call.kind, c) in done:
                     continue
@@ -430,7 +430,7 @@ def _sender_problems(trace: Trace, npus: I64, *, astra: bool) -> Iterator[Proble
         given = np.flatnonzero((trace.types == kind) & (column != ABSENT))
         if not len(given):
             continue
-        named = np.unique(column[given])
+        named = distinct(column[given])
         if len(named) == 1 and len(npus) == 1 and named[0] == npus[0]:
             continue
         bad = [(int(v), npus[npus != v]) for v in named]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.errors import ConfigError
 from chakra.io.readable import counted, with_article
 from chakra.replay.collectives.steps import LAST_OF_ROUND, Do, StepAlgorithm, Steps, Symmetry, from_arrays
@@ -79,7 +79,7 @@ def _alike(part: I64, n: int, symmetry: Symmetry) -> bool:
     """Whether each member of a round does what member 0 does, with partners shifted or combined as symmetry has it."""
     if symmetry is Symmetry.NONE:
         return True
-    if len(part) != n or len(np.unique(part[:, 0])) != n or (part[:, 2] != part[0, 2]).any():
+    if len(part) != n or len(distinct(part[:, 0])) != n or (part[:, 2] != part[0, 2]).any():
         return False
     away = (part[:, 1] - part[:, 0]) % n if symmetry is Symmetry.CYCLIC else part[:, 1] ^ part[:, 0]
     reduces = part[:, 3] & 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray, bounds, rows_by
+from chakra.arrays import F64, I64, AnyArray, bounds, distinct, rows_by
 from chakra.et import ABSENT
 from chakra.replay.collectives.plan import OLD_MODEL, QUEUE_ORDERS
 from chakra.replay.config.model import Dimension, Network, System, Topology
@@ -159,7 +159,7 @@ def collectives_in_flight(programs: Sequence[Program]) -> int:
     most = 1
     for program in programs:
         nodes = program.op == Op.COLLECTIVE
-        used = np.unique(program.slot[nodes])
+        used = distinct(program.slot[nodes])
         room = int(program.slot_cap[used].sum()) if len(used) else 0
         most = max(most, min(room, int(nodes.sum())))
     return most

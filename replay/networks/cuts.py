@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import F64, I64, components
+from chakra.arrays import F64, I64, components, distinct
 from chakra.replay.config.model import Dimension, Links, LinkTopology, Network, Topology
 from chakra.replay.networks.first_links import FirstLinks
 from chakra.replay.symmetry.classes import coordinates
@@ -51,7 +51,7 @@ class Cut:
     def splits(self, domains: I64) -> bool:
         """Whether members of one domain lie in several parts; numbers of the members' domains."""
         pairs = np.unique(np.stack([domains, self.part]), axis=1)
-        return bool(pairs.shape[1] > len(np.unique(domains)))
+        return bool(pairs.shape[1] > len(distinct(domains)))
 
 
 def sets_of_dims(dims: int) -> list[tuple[int, ...]]:
@@ -268,7 +268,7 @@ class LinkCuts:
         for below in range(int(level.max())):
             joined = (level[self._tail] <= below) & (level[self._head] <= below)
             lowest = components(self._vertices, self._tail[joined], self._head[joined])
-            held = np.unique(lowest[: self._network.npus])
+            held = distinct(lowest[: self._network.npus])
             if len(held) < 2:
                 return
             part = np.full(self._vertices, -1)

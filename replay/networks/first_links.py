@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from chakra.arrays import F64, I64, U64, AnyArray, ranges, rows_by
+from chakra.arrays import F64, I64, U64, AnyArray, distinct, ranges, rows_by
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.graph import csr_of
 from chakra.replay.networks.flow.link_paths import link_paths
@@ -184,8 +184,8 @@ class FirstLinks:
             route = p.first[np.searchsorted(keys, src * npus + dst)]
             count = p.start[route + 1] - p.start[route]
             link = p.link[ranges(p.start[route], count)]
-            begun[number] = np.unique(link[self._tail[link] == np.repeat(src, count)])
-            taken[number] = np.unique(link)
+            begun[number] = distinct(link[self._tail[link] == np.repeat(src, count)])
+            taken[number] = distinct(link)
         return begun, taken
 
     def _of_kind_with(self, links: I64) -> AnyArray:
@@ -273,7 +273,7 @@ class FirstLinks:
         chosen, weight = [], []
         for places in kinds.values():
             own = npus[places]
-            few = own[np.unique(np.linspace(0, len(own) - 1, each).astype(np.int64))]
+            few = own[distinct(np.linspace(0, len(own) - 1, each).astype(np.int64))]
             chosen.append(few)
             weight.append(np.full(len(few), len(own) / len(few)))
         return np.concatenate(chosen), np.concatenate(weight)
@@ -293,7 +293,7 @@ class FirstLinks:
             before = colour
             onward, back = mix(label, before[self._head]), mix(label, before[self._tail])
             colour = mix(before, by_tail.sums(onward), by_head.sums(back))
-            if len(np.unique(colour[: self._npus])) > MOST_SEARCHED:
+            if len(distinct(colour[: self._npus])) > MOST_SEARCHED:
                 break
             npu, link = colour, mix(label, colour[self._tail], before[self._head])
         return _codes(npu[: self._npus]), _codes(link)
@@ -421,13 +421,13 @@ class FirstLinks:
             to = np.repeat(row * vertices, count) + self._head[link]
             better = far < dist[to]
             np.minimum.at(dist, to[better], far[better])
-            edge = np.unique(to[better])
+            edge = distinct(to[better])
         return dist
 
 
 def _each_once(found: dict[int, list[I64]]) -> dict[int, I64]:
     """Links of each group, ascending."""
-    return {number: np.unique(np.concatenate(some)) for number, some in found.items()}
+    return {number: distinct(np.concatenate(some)) for number, some in found.items()}
 
 
 def _codes(values: U64) -> I64:

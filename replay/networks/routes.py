@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray, bounds, rows_by
+from chakra.arrays import F64, I64, AnyArray, bounds, distinct, rows_by
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_ROUTED_NPUS
 from chakra.io.readable import counted
@@ -58,7 +58,7 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
             "flow (--backend flow)"
         )
     refuse_splitting(network)
-    keys = np.unique(pairs[:, 0] * n + pairs[:, 1])
+    keys = distinct(pairs[:, 0] * n + pairs[:, 1])
     keys = keys[keys // n != keys % n]
     given = given_routes(network, links, keys)
     open_keys = keys[~np.isin(keys, np.fromiter(given, np.int64, len(given)))] if given else keys

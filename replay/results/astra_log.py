@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from chakra.arrays import distinct
 from chakra.errors import UsageError
 from chakra.io.digits import decimal_number, is_whole
 from chakra.io.files import atomic_text
@@ -180,7 +181,7 @@ def statistics_lines(result: "ReplayResult", npu: int) -> Iterator[str]:
     """ASTRA-sim's statistics of an NPU, ns; types that do not occur have no line."""
     statistics = result.statistics
     yield f"sys[{npu}], Wall time: {int(statistics['wall_ns'][npu])}"
-    occurring = {int(engine) for engine in np.unique(_program(result, npu).engine)}
+    occurring = {int(engine) for engine in distinct(_program(result, npu).engine)}
     for key, words, engine in _TYPES:
         if engine in occurring:
             yield f"sys[{npu}], {words}: {int(statistics[key][npu]) if key else 0}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool, components
+from chakra.arrays import I64, Bool, components, distinct
 from chakra.et.memory_need import generated_totals
 from chakra.et.operators import IDEAL_BUBBLE
 from chakra.io.readable import duration_text, percent_text
@@ -116,7 +116,7 @@ def pipeline_bubble(
         if key not in known:
             known[key] = one.waiting_for_alone(some)
         waits[actor] = known[key]
-        used = np.unique(slots[some])
+        used = distinct(slots[some])
         joined += [np.stack([npus, peers[:, slot]]) for slot in used.tolist()]
     if not joined:
         return None
@@ -126,7 +126,7 @@ def pipeline_bubble(
     np.maximum.at(last, pipeline, finish_ns)
     waiting = waits[raw.partition.class_of]
     bubble = waiting + last[pipeline] - finish_ns
-    members = np.unique(ends)
+    members = distinct(ends)
     step = int(finish_ns.max())
     mean = float(bubble[members].mean())
     ideal = generated_totals(workload.traces, workload.npus).get(IDEAL_BUBBLE)

@@ -78,7 +78,7 @@ def recorded_meetings(scenario: Scenario, raw: RawRun, programs: Sequence[Progra
         comm = scenario.membership.comms[number]
         # a member that has none of the collectives, or others, has not told when it came
         told = np.array([member.actor for member in members])
-        if len(np.setdiff1d(raw.partition.class_of[comm.members], told)):
+        if not np.isin(raw.partition.class_of[comm.members], told).all():
             continue
         if not all(np.array_equal(member.kinds, members[0].kinds) for member in members):
             continue

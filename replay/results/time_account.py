@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray, Bool
+from chakra.arrays import F64, I64, AnyArray, Bool, distinct
 from chakra.replay.config.model import System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.workload.model import Engine, Op, Program
@@ -57,7 +57,7 @@ class ActorTimes:
             (self.issue[comm], transfer[comm]),
             (self.issue[self.engine == Engine.MEMORY], self.finish[self.engine == Engine.MEMORY]),
         ]
-        edges = np.unique(np.concatenate([np.array([0, self.end]), *(a for pair in spans for a in pair)]))
+        edges = distinct(np.concatenate([np.array([0, self.end]), *(a for pair in spans for a in pair)]))
         return edges, np.stack([_covered(edges, first, last) for first, last in spans])
 
     def account(self) -> I64:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray, rows_by
+from chakra.arrays import I64, AnyArray, distinct, rows_by
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network, Topology
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -311,7 +311,7 @@ def _rings(
     slot_in: list[I64] = [np.full(comm.size, -1, np.int64) for comm in membership.comms]
     for s in range(width):
         column = membership.comm[:, s]
-        for c in np.unique(column[column >= 0]):
+        for c in distinct(column[column >= 0]):
             comm = membership.comms[c]
             here = column[comm.members] == c
             slot_in[c][here] = s

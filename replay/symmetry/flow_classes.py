@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, U64, AnyArray, bounds, ranges
+from chakra.arrays import I64, U64, AnyArray, bounds, distinct, ranges
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.mixing import Lists, between, mix
 from chakra.replay.networks.flow.paths import Paths, key_width
@@ -107,7 +107,7 @@ class _Graph:
         self.ports = np.arange(npus, width)
         place = np.searchsorted(keys, said.src * width + said.dst)
         most = int(said.role.max(initial=0)) + 1
-        place, role = np.divmod(np.unique(place * most + said.role), most)
+        place, role = np.divmod(distinct(place * most + said.role), most)
         #: with the dimensions that are booked: an NPU stands for others in books, too
         self.role = mix(Lists(place, len(keys)).sums(mix(role)), _booked(routes, network))
         self.pair = np.repeat(np.arange(len(keys)), np.diff(routes.start))

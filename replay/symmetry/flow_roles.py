@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64, rows_by
+from chakra.arrays import I64, distinct, rows_by
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.in_network import switch_dimension
 from chakra.replay.collectives.plan import FLAT, Phase, Plan
@@ -67,7 +67,7 @@ def talk(
         parts.append((src.reshape(-1), dst.reshape(-1), role.reshape(-1)))
     for number, program in enumerate(workload.programs):
         npus = workload.npus_of_program[number]
-        for column in np.unique(program.p2p_peer).tolist():
+        for column in distinct(program.p2p_peer).tolist():
             peers = workload.peers.at(npus, column)
             parts.append((npus, peers, np.full(len(npus), roles.of("peer", column))))
     for (view, partners), comms in _rings(workload, membership, plans).items():
@@ -152,7 +152,7 @@ def _rings(
     for number, program in enumerate(workload.programs):
         npus = workload.npus_of_program[number]
         for call in program.calls:
-            comms = np.unique(membership.comm[npus, call.group])
+            comms = distinct(membership.comm[npus, call.group])
             for shape in {(int(size[c]), bool(whole[c])) for c in comms.tolist()}:
                 mine = comms[(size[comms] == shape[0]) & (whole[comms] == shape[1])].tolist()
                 plan = plans.of(call, shape[0], whole=shape[1])

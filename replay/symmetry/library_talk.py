@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.in_effect import Layout
 from chakra.replay.collectives.library.messages import PairRoles, pair_roles
@@ -68,7 +68,7 @@ def library_phases(
     for number, program in enumerate(workload.programs):
         npus = workload.npus_of_program[number]
         for call in program.calls:
-            for c in np.unique(membership.comm[npus, call.group]).tolist():
+            for c in distinct(membership.comm[npus, call.group]).tolist():
                 plan = plans.of(call, membership.comms[c].size, whole=membership.comms[c].whole)
                 for phase in [phase for variant in plan.variants for phase in variant]:
                     if phase.algorithm.family is Family.LIBRARY:

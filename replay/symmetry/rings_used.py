@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from chakra.arrays import distinct
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT
 from chakra.replay.collectives.plan_table import PlanTable
@@ -55,7 +54,7 @@ def rings_used(
     for number, program in enumerate(workload.programs):
         npus = workload.npus_of_program[number]
         for call in program.calls:
-            for c in np.unique(membership.comm[npus, call.group]):
+            for c in distinct(membership.comm[npus, call.group]):
                 comm = membership.comms[c]
                 key = (call.kind, call.bytes, call.uneven, call.involved, comm.whole, comm.size)
                 if call.uneven is not None:

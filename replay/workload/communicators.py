@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I32, I64
+from chakra.arrays import I32, I64, distinct
 from chakra.errors import WorkloadError
 from chakra.replay.workload.model import Op, Workload
 
@@ -106,7 +106,7 @@ def _rows(workload: Workload, groups: GroupTable, name: str, trace: int, comms: 
             raise WorkloadError(
                 f"process group {short(name)} has rank {bad}, but the system has NPUs 0 to {n - 1}"
             )
-        if len(members) == n and len(np.unique(members)) == n:
+        if len(members) == n and len(distinct(members)) == n:
             members = np.arange(n)  # runs on the network's own dimensions, in order of ranks (section 3.3)
         comms.append(Communicator(name, members, len(members) == n))
     here = comms[first:]

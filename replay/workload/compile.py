@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.et.attributes import metadata_text
 from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK
@@ -207,7 +207,7 @@ def _comm_streams(draft: Draft, slot: I64) -> int:
     alone = options.comm_streams == 1 and not options.astra and setting.system.collective_library is not None
     if not alone or metadata_text(draft.trace.metadata, COMM_ORDER) != BY_STREAM:
         return options.comm_streams
-    return max(len(np.unique(draft.trace.stream[draft.order][slot == 2])), 1)
+    return max(len(distinct(draft.trace.stream[draft.order][slot == 2])), 1)
 
 
 def _recorded_slots(draft: Draft) -> tuple[I64, I64]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.io.readable import nouns
 from chakra.replay.config.model import Network
 from chakra.replay.workload.communicators import Communicator, Membership
@@ -40,7 +40,7 @@ def dimensions_as_groups(
         if not slots:
             continue
         programs[number] = replace(program, calls=tuple(calls))
-        for t in np.unique(workload.trace_of[npus]).tolist():
+        for t in distinct(workload.trace_of[npus]).tolist():
             # they are of no named group, as a collective of all is
             names = workload.bindings[t].groups
             bindings[t] = replace(bindings[t], groups=names + ("",) * len(slots))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, distinct
 from chakra.et import CommType
 from chakra.et.same_collective import Agreed, Side, agree
 from chakra.replay.collectives.call import Call, Uneven
@@ -70,7 +70,7 @@ class _Matching:
         """The workload, matched."""
         comm = self.membership.comm
         of_npu = self.flagged[self.workload.program_of] & (comm >= 0)
-        wanted = np.unique(comm[of_npu])
+        wanted = distinct(comm[of_npu])
         known: dict[tuple[bytes, bytes], int] = {}
         results: list[list[Found]] = []
         number_of: dict[tuple[object, ...], int] = {}

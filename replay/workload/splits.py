@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_costs import LIMIT
@@ -32,7 +32,7 @@ def splits_of(draft: Draft, nodes: I64) -> Splits | None:
     table[trace.split_nodes] = np.stack([trace.in_split_codes, trace.out_split_codes], axis=1)
     codes = table[draft.order[nodes]]
     lists = {}
-    for code in np.unique(codes[codes >= 0]).tolist():
+    for code in distinct(codes[codes >= 0]).tolist():
         sizes = trace.split_bytes[trace.split_offsets[code] : trace.split_offsets[code + 1]]
         if options.comm_scale != 1.0:
             sizes = np.floor(sizes * options.comm_scale).astype(np.int64)
@@ -71,7 +71,7 @@ def check_splits(draft: Draft) -> None:
                 raise draft.error(
                     index, f"{name}: bytes per member must be at least 0, and fit 64 bits together"
                 )
-            if options.astra and len(np.unique(sizes)) > 1:
+            if options.astra and len(distinct(sizes)) > 1:
                 raise draft.error(
                     index,
                     f"{name}: ASTRA-sim has no uneven collectives, so compat {options.compat!r} cannot replay this",

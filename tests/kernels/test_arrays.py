@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chakra.arrays import followed, rows_by
+from chakra.arrays import distinct, followed, rows_by
 
 
 @given(st.lists(st.integers(-5, 5), max_size=40))
@@ -14,6 +14,11 @@ def test_every_place_is_among_those_of_its_key(keys: list[int]) -> None:
     found = rows_by(np.array(keys, np.int64))
     assert {key: rows.tolist() for key, rows in found.items()} == expected
     assert list(found) == list(expected)
+
+
+@given(st.lists(st.integers(-3, 3), max_size=30))
+def test_each_value_is_told_once_in_order(values: list[int]) -> None:
+    assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))
 
 
 @given(st.data())

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arguments import checked
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, distinct
 from chakra.errors import UsageError
 from chakra.io.readable import count_text
 from chakra.viz.graph.fold_tree import FoldTree, merged
@@ -337,7 +337,7 @@ def _subtree_heads(parent: I64, limit: int) -> I64:
 def _fold_chains(graph: Graph, builder: _Builder) -> bool:
     """Fold runs in which every node has one child and that child one parent, within one lane and kind."""
     n = graph.n_nodes
-    pairs = np.unique(graph.src.astype(np.int64) * n + graph.dst)
+    pairs = distinct(graph.src.astype(np.int64) * n + graph.dst)
     src, dst = pairs // max(n, 1), pairs % max(n, 1)
     alone = (np.bincount(src, minlength=n)[src] == 1) & (np.bincount(dst, minlength=n)[dst] == 1)
     alone &= (graph.lanes[src] == graph.lanes[dst]) & (graph.kinds[src] == graph.kinds[dst]) & (src < dst)

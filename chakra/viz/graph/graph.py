@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arguments import checked
-from chakra.arrays import I32, I64, U8, U64, Bool
+from chakra.arrays import I32, I64, U8, U64, Bool, distinct
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.io.readable import bytes_text, counted_text, duration_text
 from chakra.schemas.et_def_pb2 import Node
@@ -127,7 +127,7 @@ def from_trace(
     place = np.minimum(np.searchsorted(trace.ids, source_ids, sorter=order), max(n - 1, 0))
     src = order[place] if n else np.zeros(0, np.int64)
     lost = trace.ids[src] != source_ids if n else np.zeros(0, np.bool_)
-    ghosts = np.unique(source_ids[lost])
+    ghosts = distinct(source_ids[lost])
     src[lost] = n + np.searchsorted(ghosts, source_ids[lost])
     keep = _first_of_each(src, dst, kinds, n + len(ghosts))
     lanes, lane_names = _lanes(trace, len(ghosts))

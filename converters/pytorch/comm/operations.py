@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from chakra.arrays import I64, Bool, ranges, rows_by
+from chakra.arrays import I64, Bool, distinct, ranges, rows_by
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import to_integer
@@ -463,7 +463,7 @@ def device_communication(
     """Find which device operations communicate, and what."""
     finder = _Finder(host, device, pairing, attachment, groups, rank, names)
     gpu, texts = device.device, device.names.texts
-    kinds = {code: names.kind(texts[code]) for code in np.unique(gpu.name).tolist()}
+    kinds = {code: names.kind(texts[code]) for code in distinct(gpu.name).tolist()}
     of_library = {code for code in kinds if LIBRARY.search(texts[code])}
     custom = {code for code, kind in kinds.items() if kind and code not in of_library}
     computing = {code for code, kind in kinds.items() if kind == ""}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, distinct
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.repeated import one_kernel
 from chakra.io.readable import counted, verb
@@ -193,7 +193,7 @@ def _captured(device: DeviceTrace, rows: I64) -> Bool:
     calls, texts = device.calls, device.names.texts
     marks = {
         code: (1 if "begin" in found[1].lower() else -1)
-        for code in np.unique(calls.name).tolist()
+        for code in distinct(calls.name).tolist()
         if (found := _CAPTURE.search(texts[code]))
     }
     if not marks:

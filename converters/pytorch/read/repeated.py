@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, distinct
 from chakra.converters.pytorch.read.device import DeviceTrace
 
 #: calls that launch exactly one kernel, of CUDA, HIP and their drivers
@@ -36,7 +36,7 @@ def repeated_launches(name: I64, correlation: I64, thread: I64, start: I64, end:
             reached = 0
         elif thread[before] != thread[row] or start[row] >= reached or name[before] == name[row]:
             found.append(int(correlation[row]))
-    return np.unique(np.array(found, np.int64))
+    return distinct(np.array(found, np.int64))
 
 
 def said_of(source: str, launches: I64, kernels: I64, operators: I64, operator_id: str) -> list[str]:
@@ -68,7 +68,7 @@ def said_of(source: str, launches: I64, kernels: I64, operators: I64, operator_i
 
 def one_kernel(names: I64, texts: list[str]) -> Bool:
     """(calls,) whether each launches one kernel."""
-    codes = [code for code in np.unique(names).tolist() if ONE_KERNEL.search(texts[code])]
+    codes = [code for code in distinct(names).tolist() if ONE_KERNEL.search(texts[code])]
     return np.isin(names, codes)
 
 

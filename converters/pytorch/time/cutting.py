@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.match.region import LinkOptions, Region
@@ -49,9 +49,7 @@ def bursts_of(
         cause[up[inherit]] = cause[rows[inherit]]
     names = device.names.texts
     codes = [
-        c
-        for c in np.unique(device.calls.name).tolist()
-        if classify(names[c]) in ("device", "stream", "event")
+        c for c in distinct(device.calls.name).tolist() if classify(names[c]) in ("device", "stream", "event")
     ]
     rows = np.flatnonzero(np.isin(device.calls.name, codes))
     return find_bursts(
@@ -130,5 +128,5 @@ def launch_cuts(
     following = bounds[np.minimum(np.searchsorted(bounds, thread * span + at, "right"), len(bounds) - 1)]
     left = following - (thread * span + at)
     wanted = (left > LAUNCH_CUT_NS) & (left < span) & (gpu.start[rows] - at < left)
-    keys = np.unique(thread[wanted] * span + at[wanted])
+    keys = distinct(thread[wanted] * span + at[wanted])
     return keys // span, keys % span

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64, rows_by
+from chakra.arrays import I64, distinct, rows_by
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, POINT_TO_POINT
 from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_TURN, NODE_UNMATCHED, Linked
 from chakra.converters.pytorch.read.device import KERNEL
@@ -184,7 +184,7 @@ def self_check(linked: Linked, trace: Trace, *, exact_time: bool = True) -> list
         )
     # Process group records may have become METADATA nodes (1): they are computation (4) in the graph.
     types = np.where(trace.types == 1, 4, trace.types)
-    for kind in np.unique(graph.type).tolist():
+    for kind in distinct(graph.type).tolist():
         written, expected = int((types == kind).sum()), int((graph.type == kind).sum())
         if written != expected:
             problems.append(f"{counted(written, 'node')} of type {kind} written, {expected} expected")
@@ -216,7 +216,7 @@ def _device_time(linked: Linked, trace: Trace) -> list[str]:
     gaps_of, none = rows_by(graph.stream_key[others]), np.zeros(0, np.int64)
     for key, places in rows_by(graph.stream_key[rows]).items():
         nodes = rows[places]
-        source = np.unique(graph.device_row[nodes])
+        source = distinct(graph.device_row[nodes])
         expected = int((gpu.end[source] - gpu.start[source]).sum())
         written = int(trace.duration_ns[nodes].sum())
         micros = int(trace.duration_micros[nodes].sum())

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read import host as host_trace
@@ -177,9 +177,9 @@ class _Writer:
             "resolution_ns": device.resolution_ns,
             "source": device.source,
             "header": {k: v for k, v in device.header.items() if k == "distributedInfo"},
-            "names": [texts[c] for c in np.unique(calls.name[rows]).tolist()],
+            "names": [texts[c] for c in distinct(calls.name[rows]).tolist()],
             "calls": [
-                np.searchsorted(np.unique(calls.name[rows]), calls.name[rows]).tolist(),
+                np.searchsorted(distinct(calls.name[rows]), calls.name[rows]).tolist(),
                 *(
                     getattr(calls, c)[rows].tolist()
                     for c in ("thread", "start", "end", "correlation", "external")

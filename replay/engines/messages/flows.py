@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64, bounds
+from chakra.arrays import F64, I64, bounds, distinct
 from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.flow_sharing import note_use
@@ -128,7 +128,7 @@ class FlowRows:
         row[R.FH_PORTS] = ports
         self.head = head[L.C_FLOW] = block.add(row)
         #: different ticks at which messages may be there that have left at one tick
-        self.latencies = len(np.unique(p.latency_ns))
+        self.latencies = len(distinct(p.latency_ns))
 
     def set_trees(self, block: Block, groups: int, count: int) -> None:
         """Trees of switches go by the numbers of communicators, then of dimensions."""

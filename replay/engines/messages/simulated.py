@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.replay.config.model import Network
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.phases.channels import UnfoldableError
@@ -107,7 +107,7 @@ def add_class_rings(block: Block, rows: I64, who: Simulated) -> None:
     tables = [np.zeros((len(comm.views), len(comm.actors)), np.int64) for comm in comms]
     for ring in who.rings:
         row = np.zeros(L.RING_ROW, np.int64)
-        row[L.RG_INDEX], row[L.RG_PARTS] = ring.index, len(np.unique(ring.places))
+        row[L.RG_INDEX], row[L.RG_PARTS] = ring.index, len(distinct(ring.places))
         row[L.RG_PLACES], row[L.RG_NPUS] = block.add(ring.places), block.add(ring.npus)
         tables[ring.comm][ring.view, ring.member] = block.add(row)
     for number, table in enumerate(tables):
@@ -147,6 +147,6 @@ def _places(comm: ActorComm, classes: I64) -> I64:
 
 def _check_even(places: I64) -> None:
     """Members of a ring repeat after as many positions as there are different ones."""
-    parts = len(np.unique(places))
+    parts = len(distinct(places))
     if len(places) % parts or (places.reshape(-1, parts) != places[:parts]).any():
         raise UnfoldableError

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray
+from chakra.arrays import F64, I64, AnyArray, distinct
 from chakra.replay.engines.kernels.link_use import WHOLE, lost
 from chakra.replay.engines.state import Block
 from chakra.replay.networks.interface import UseOverTime
@@ -54,7 +54,7 @@ class UseRows:
         while end_ns > self.intervals << shift:
             shift += 1
         used = np.zeros((self._links, self.intervals), np.int64)
-        for own in np.unique(rows[:, 0]).tolist():
+        for own in distinct(rows[:, 0]).tolist():
             some = np.flatnonzero(rows[:, 0] == own)
             together = np.arange(self.intervals) >> (shift - own)
             first = np.flatnonzero(np.diff(together, prepend=-1))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.replay.config.model import Network
 from chakra.replay.symmetry.classes import Partition, distance_key, ring_labels, row_codes
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -28,7 +28,7 @@ class ActorComm:
 
     def on_ring(self, stand: I64) -> I64:
         """Distinct actors of a ring, given by position, in ascending order."""
-        return stand[:1] if len(self.actors) == 1 else np.unique(stand)
+        return stand[:1] if len(self.actors) == 1 else distinct(stand)
 
 
 @dataclass(frozen=True, slots=True)

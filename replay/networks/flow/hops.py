@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, bounds, ranges
+from chakra.arrays import I64, bounds, distinct, ranges
 from chakra.replay.networks.flow.found import Found
 from chakra.replay.networks.flow.graph import Graph, csr_of
 from chakra.replay.networks.flow.nearest import Distances, SearchKernel
@@ -101,9 +101,9 @@ class _Walk:
         out = np.where(kinds % 2 == 1, 0, FAR)
         apart = np.flatnonzero(kinds % 2 == 0)
         order = apart[np.argsort(end[apart], kind="stable")]
-        kernel = self._kernel_for(len(np.unique(end[apart])) * len(self._out.item) * LOOKS)
+        kernel = self._kernel_for(len(distinct(end[apart])) * len(self._out.item) * LOOKS)
         for mine in _runs(order, end):
-            reached = self._distances.towards(kernel, int(end[mine[0]]), np.unique(begin[mine]))
+            reached = self._distances.towards(kernel, int(end[mine[0]]), distinct(begin[mine]))
             out[mine] = self._distances.dist[begin[mine]]
             self._distances.forget(reached)
         return out
@@ -118,12 +118,12 @@ class _Walk:
         apart = np.flatnonzero(begin != end)
         of = twins.class_of[end]
         order = apart[np.argsort(of[apart], kind="stable")]
-        kernel = self._kernel_for(len(np.unique(of[apart])) * len(self._out.item) * LOOKS)
+        kernel = self._kernel_for(len(distinct(of[apart])) * len(self._out.item) * LOOKS)
         for mine in _runs(order, of):
             to = int(twins.first[of[mine[0]]])
             here, there = begin[mine], end[mine]
             # from the one that was searched from to its twin it is as far as back
-            reached = self._distances.towards(kernel, to, np.unique(np.where(here == to, there, here)))
+            reached = self._distances.towards(kernel, to, distinct(np.where(here == to, there, here)))
             self._walk_to(ecmp, to, pairs.of(mine), found)
             self._distances.forget(reached)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64, bounds, ranges
+from chakra.arrays import I64, bounds, distinct, ranges
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.io.readable import counted
@@ -64,7 +64,7 @@ def link_sections(network: Network, pairs: I64) -> Sections:
     left = left[~np.isin(left, joined.pair)]
     if len(left):
         _Search(network, links, graph, keys, left, found).run()
-    whole, _ = common_parts(found.totals.union(np.unique(joined.of).tolist()))
+    whole, _ = common_parts(found.totals.union(distinct(joined.of).tolist()))
     others = with_slowest(found.paths(keys, network.npus, whole), links)
     # the pairs that were searched for one by one have sections of their own
     apart = np.ones(len(keys), bool)
@@ -186,11 +186,11 @@ class _Search:
         """Routes of pairs that have a receiver in common; those of equal ends lie together."""
         g = self.graph
         own = g.out.of(np.array([to]))
-        senders = np.unique(self.src[group])
+        senders = distinct(self.src[group])
         within = bool((senders == to).any())
         marked = senders[senders != to]
         if within:
-            marked = np.union1d(marked, g.head[own])
+            marked = distinct(np.concatenate([marked, g.head[own]]))
         reached = self.distances.towards(self.kernel, to, marked)
         if within:  # out of the NPU and back to those for which it stands: over the nearest of its neighbours
             far = np.minimum(g.length[own] + self.dist[g.head[own]], FAR)

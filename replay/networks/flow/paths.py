@@ -6,7 +6,7 @@ from math import lcm
 
 import numpy as np
 
-from chakra.arrays import F64, I64, bounds, ranges
+from chakra.arrays import F64, I64, bounds, distinct, ranges
 from chakra.replay.config.model import Network, Topology
 from chakra.replay.networks.flow.trees import Trees
 
@@ -88,7 +88,7 @@ def with_ports(p: Paths, network: Network, pairs: I64) -> Paths:
     What passes a switch is there after the latencies of both ways, whichever of the two takes longer.
     """
     width = key_width(pairs[:, 1], network.npus)
-    npu, ends = np.divmod(np.unique(pairs[:, 0] * width + pairs[:, 1]), width)
+    npu, ends = np.divmod(distinct(pairs[:, 0] * width + pairs[:, 1]), width)
     dim, back = np.divmod(ends - network.npus, 4)
     own = [network.npus * (d.npus if d.topology is Topology.FULLY_CONNECTED else 2) for d in network.dims]
     first = np.cumsum([0, *own])[dim]
@@ -147,7 +147,7 @@ def joined(p: Paths, src: I64, dst: I64, latency_ns: I64, count: I64, link: I64,
 
 def distinct_pairs(pairs: I64, npus: int) -> I64:
     """Keys src * npus + dst of the different pairs of different NPUs, ascending."""
-    keys = np.unique(pairs[:, 0] * npus + pairs[:, 1])
+    keys = distinct(pairs[:, 0] * npus + pairs[:, 1])
     out: I64 = keys[keys // npus != keys % npus]
     return out
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64, bounds, ranges
+from chakra.arrays import F64, I64, bounds, distinct, ranges
 from chakra.replay.networks.flow.graph import Csr, Graph, csr_of
 from chakra.replay.networks.flow.nearest import Distances, SearchKernel
 from chakra.replay.networks.flow.search import FAR
@@ -147,7 +147,7 @@ class _Ways:
         empty = np.zeros(0, np.int64)
         found = [(empty, empty)] * len(kinds)
         apart = np.flatnonzero(one == 0)
-        ends = np.unique(self.end[apart])
+        ends = distinct(self.end[apart])
         kernel = kernel_for(len(ends) * len(twins.out.item) * LOOKS)
         for to in ends.tolist():
             mine = apart[self.end[apart] == to]
@@ -181,7 +181,7 @@ class _Core:
         """Length and number of the paths from vertices to one, their links, and how many use each."""
         g, twins, dist = self._graph, self._twins, self._distances.dist
         paths, ways, frontier = self._room
-        reached = self._distances.towards(kernel, to, np.unique(begin))
+        reached = self._distances.towards(kernel, to, distinct(begin))
         core = (twins.out.start, twins.out.item, g.head, g.length, g.closed)
         kernel.count_paths(*core, to, dist, reached, len(reached), paths)
         most = int(paths[reached].max())
@@ -254,7 +254,7 @@ class Ports:
                 near.append(np.where(there, g.length[leave] + g.length[arrive], FAR)[None])
                 self._ports.append((k, j))
         self._kind, self._near = np.concatenate(kinds), np.concatenate(near)
-        known = np.unique(self._kind)
+        known = distinct(self._kind)
         self.kinds: I64 = known[known >= 0]
 
     def best(self, dist: I64) -> tuple[I64, I64, I64]:

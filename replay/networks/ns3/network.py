@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.errors import ConfigError, UsageError
 from chakra.io.readable import counted, counted_text, verb
 from chakra.replay.config.model import Links, Network, Packets
@@ -216,7 +216,7 @@ def estimate(network: Network, pairs: I64, total_bytes: int) -> Estimate:
     """
     n, packets = network.npus, network.packets
     graph = link_graph(network, pairs)
-    keys = np.unique(pairs[:, 0] * n + pairs[:, 1])
+    keys = distinct(pairs[:, 0] * n + pairs[:, 1])
     keys = keys[keys // n != keys % n]
     hops = float((graph.route_start[keys + 1] - graph.route_start[keys]).mean()) if len(keys) else 0.0
     count = math.ceil(total_bytes / segment_bytes(packets))
@@ -272,7 +272,7 @@ class Ns3Run:
     def _add_routes(self, src: I64, dst: I64) -> None:
         """Give the simulation the ways there and back of pairs that are new."""
         n = self._network.npus
-        keys = set(np.unique(np.concatenate([src * n + dst, dst * n + src])).tolist()) - self._known
+        keys = set(distinct(np.concatenate([src * n + dst, dst * n + src])).tolist()) - self._known
         if not keys:
             return
         self._known |= keys
