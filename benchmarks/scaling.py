@@ -126,6 +126,8 @@ def _on_trace(*words: str) -> Callable[[Path, int], list[str]]:
     return lambda prefix, npus: [word.format(prefix=prefix) for word in words]
 
 
+#: a page of any number of nodes
+_ANY_SIZE = ("--limit", "10000000")
 #: command -> its arguments for an input, and the shapes that it is asked for
 COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = {
     "validate": (_validate, PLAIN),
@@ -149,21 +151,20 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
         ALONE,
     ),
     "visualize html": (
-        _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--quiet"),
+        _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", *_ANY_SIZE, "--quiet"),
         ALONE,
-    ),
-    "visualize --fold stream": (
-        _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", "stream", "--quiet"),
-        ("streams",),
     ),
     **{
         f"visualize --fold {how}": (
-            _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", how, "--quiet"),
+            _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", *_ANY_SIZE, "--fold", how, "--quiet"),
             ALONE,
         )
         for how in ("repeat", "operator", "chain", "stream", "segment")
     },
-    "visualize svg": (_on_trace("visualize", "{prefix}.0.et", "{prefix}.svg", "--quiet"), ALONE),
+    "visualize svg": (
+        _on_trace("visualize", "{prefix}.0.et", "{prefix}.svg", "--fold", "auto", "--quiet"),
+        ALONE,
+    ),
     "visualize --layout own": (
         _on_trace(
             "visualize",
@@ -220,7 +221,7 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     "info of a profile": (_converted("info", "{prefix}.0.et"), PROFILES),
     "validate of a profile": (_converted("validate", "{prefix}.0.et"), PROFILES),
     "visualize of a profile": (
-        _converted("visualize", "{prefix}.0.et", "{prefix}.html", "--quiet"),
+        _converted("visualize", "{prefix}.0.et", "{prefix}.html", *_ANY_SIZE, "--quiet"),
         PROFILES,
     ),
     "anonymize of a profile": (

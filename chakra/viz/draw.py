@@ -45,10 +45,8 @@ _DOT_NODES, _DOT_EDGES = 150, 400
 _DOT_WARN, _DOT_REFUSE = 2_000, 5_000
 #: Folded pictures with more boxes than this keep all edges.
 _REDUCE_UP_TO: Final = 4_000
-_SUGGESTIONS: Final = (
-    "--fold, --around ID --hops K, --critical-path, --only comm, --window BEGIN:END, "
-    "or an .html file, which folds by itself"
-)
+_PARTS: Final = "--around ID --hops K, --critical-path, --only comm, --window BEGIN:END"
+_SUGGESTIONS: Final = f"--fold, {_PARTS}, or an .html file, which folds by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ def draw(graph: Graph, path: PathLike, options: DrawOptions | None = None) -> Dr
         with atomic_text(path) as file:
             file.writelines(pieces)
         return Drawing(os.fspath(path), graph.n_nodes, graph.n_edges, remarks)
-    _refuse_large(graph, options.limit or PLAIN_LIMIT, path)
+    _refuse_large(graph, options.limit or PLAIN_LIMIT, path, "are drawn plainly (--limit)", _SUGGESTIONS)
     if graph.n_nodes > _SUGGEST_ABOVE and options.fold is None:
         remarks.append(
             f"{counted(graph.n_nodes, 'box')} {verb(graph.n_nodes, 'is', 'are')} hard to read; smaller "
@@ -169,7 +167,8 @@ def format_of(path: PathLike) -> str:
 
 
 def _draw_html(graph: Graph, path: PathLike, options: DrawOptions) -> Drawing:
-    _refuse_large(graph, options.limit or HTML_LIMIT, path)
+    within = f"--limit {graph.n_nodes} for a large page, --fold with an .svg file, {_PARTS}"
+    _refuse_large(graph, options.limit or HTML_LIMIT, path, "a page holds (--limit)", within)
     tree = fold(graph, options.fold or Folding.AUTO, options.boxes)
     with atomic_text(path) as file:
         file.write(html_text(graph, tree))
@@ -199,16 +198,14 @@ def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
     return small
 
 
-def _refuse_large(graph: Graph, limit: int, path: PathLike) -> None:
+def _refuse_large(graph: Graph, limit: int, path: PathLike, held: str, instead: str) -> None:
     for count, bound, what in (
         (graph.n_nodes, limit, "nodes"),
         (graph.n_edges, limit * _EDGES_PER_NODE, "edges"),
     ):
         if count > bound:
             raise UsageError(
-                f"{path}: {graph.title} has {count} {what}, more than the {bound} that are drawn plainly "
-                f"(--limit); "
-                f"try {_SUGGESTIONS}"
+                f"{path}: {graph.title} has {count:,} {what}, more than the {bound:,} that {held}; try {instead}"
             )
 
 

@@ -1,6 +1,7 @@
 """The layered layout, folding and reduction, against NetworkX and their own laws."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from viz_strategies import graphs
 from viz_traces import digraph, make_trace
 
+from chakra.builder import TraceBuilder
+from chakra.errors import UsageError
 from chakra.jit import compiled
-from chakra.viz import Folding, Graph, fold, folded, from_trace
+from chakra.viz import DrawOptions, Folding, Graph, draw, fold, folded, from_trace
 from chakra.viz.graph import _levels_kernel as plain
 from chakra.viz.graph.fold_tree import opened_within
 from chakra.viz.graph.levels import csr, order_and_levels
@@ -164,3 +167,27 @@ def test_groups_are_opened_as_far_as_the_limit_allows(graph: Graph, limit: int) 
     visible = set(tree.visible(opened)[: graph.n_nodes].tolist())
     for group in visible - set(range(graph.n_nodes)):
         assert shown + int((tree.parent == group).sum()) - 1 > limit
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "instead"),
+    [
+        (
+            "g.html",
+            "that a page holds (--limit)",
+            "try --limit 1200 for a large page, --fold with an .svg file, ",
+        ),
+        ("g.svg", "that are drawn plainly (--limit)", "or an .html file, which folds by itself"),
+    ],
+)
+def test_a_graph_that_is_too_large_is_refused_with_what_helps_there(
+    tmp_path: Path, name: str, held: str, instead: str
+) -> None:
+    builder = TraceBuilder()
+    for _ in range(1200):
+        builder.compute("op", duration_micros=1)
+    with pytest.raises(UsageError) as failed:
+        draw(from_trace(builder.build()), tmp_path / name, DrawOptions(limit=1000))
+    text = str(failed.value)
+    assert f"has 1,200 nodes, more than the 1,000 {held}; try " in text
+    assert instead in text
