@@ -218,6 +218,10 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
         _on_trace("convert", "pytorch", "--dir", "{prefix}.job", "-o", "{prefix}.made", "--quiet"),
         ("ranks",),
     ),
+    "compare of profiles": (
+        _on_trace("compare", "{prefix}.rank0.kineto.json", "{prefix}.rank0.kineto.json"),
+        PROFILES,
+    ),
     "info of a profile": (_converted("info", "{prefix}.0.et"), PROFILES),
     "validate of a profile": (_converted("validate", "{prefix}.0.et"), PROFILES),
     "visualize of a profile": (
