@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from chakra import jit
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import scaling
 from scaling_inputs import ALONE, PLAIN, PROFILES, run
@@ -49,6 +51,14 @@ ROWS = [
 ]
 
 
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run as plain Python, whatever this process or the cache has: which of them are compiled moves the count."""
+    monkeypatch.setattr(jit, "_is_loaded", lambda module_name: False)
+    monkeypatch.setattr(jit, "is_cached", lambda module_name: False)
+
+
+@pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(("command", "shape"), ROWS)
 def test_calls_grow_with_the_input(command: str, shape: str, tmp_path: Path) -> None:
     made: Callable[[Path, int], list[str]] = next(
