@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chakra import jit
+from chakra.et import codec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import scaling
@@ -56,6 +57,9 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels run as plain Python, whatever this process or the cache has: which of them are compiled moves the count."""
     monkeypatch.setattr(jit, "_is_loaded", lambda module_name: False)
     monkeypatch.setattr(jit, "is_cached", lambda module_name: False)
+    # of traces, those of all tests so far count
+    monkeypatch.setattr(codec, "_loaded", set())
+    monkeypatch.setattr(codec, "_slow_nodes", [0])
 
 
 @pytest.mark.usefixtures("plain")
