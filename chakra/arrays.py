@@ -43,28 +43,48 @@ def distinct(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     faster than their number.
     """
     ordered = np.sort(values, axis=None)
-    return ordered[_new(ordered)]
+    return ordered[changes(ordered)]
 
 
-def _new(ordered: npt.NDArray[_Value]) -> Bool:
-    """Which values differ from the one before."""
-    new = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+def changes(values: npt.NDArray[_Value]) -> Bool:
+    """Which values differ from the one before; the first one does."""
+    new = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
     return new
 
 
-def rows_by(key: I64) -> dict[int, I64]:
+class Rows(dict[int, I64]):
+    """Places of each key that occurs; those of any other are none."""
+
+    def __missing__(self, key: int) -> I64:
+        """No places."""
+        return np.zeros(0, np.int64)
+
+
+def rows_by(key: I64, among: I64 | None = None) -> Rows:
     """Places of each key, ascending, by the keys that occur, ascending: in one pass, however many keys there are.
+
+    Parameters
+    ----------
+    key
+        Key of each place.
+    among
+        The places that count, in the order in which those of a key are given; default: all.
 
     Examples
     --------
     >>> {key: rows.tolist() for key, rows in rows_by(np.array([7, 3, 7])).items()}
     {3: [1], 7: [0, 2]}
+    >>> {key: rows.tolist() for key, rows in rows_by(np.array([7, 3, 7]), np.array([2, 1])).items()}
+    {3: [1], 7: [2]}
     """
-    order = np.argsort(key, kind="stable")
+    order = np.argsort(key if among is None else key[among], kind="stable")
+    order = order if among is None else among[order]
     ordered = key[order]
-    first = np.flatnonzero(_new(ordered))
-    return dict(zip(ordered[first].tolist(), np.split(order, first[1:]), strict=True)) if len(key) else {}
+    first = np.flatnonzero(changes(ordered))
+    return (
+        Rows(zip(ordered[first].tolist(), np.split(order, first[1:]), strict=True)) if len(order) else Rows()
+    )
 
 
 def followed(to: I64) -> I64:

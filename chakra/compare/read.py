@@ -213,10 +213,9 @@ def _innermost(trace: DeviceTrace, wanted: Bool) -> I64:
     """(calls,) the innermost of the wanted operators around each call; -1 where there is none."""
     ops, calls = trace.ops, trace.calls
     out = np.full(len(calls.start), NONE, dtype=np.int64)
-    chosen = np.flatnonzero(wanted)
-    ops_of, none = rows_by(ops.thread[chosen]), np.zeros(0, np.int64)
+    ops_of = rows_by(ops.thread, np.flatnonzero(wanted))
     for thread, made in rows_by(calls.thread).items():
-        mine = chosen[ops_of.get(thread, none)]
+        mine = ops_of[thread]
         rows = mine[np.lexsort((-ops.end[mine], ops.start[mine]))].tolist()
         stack: list[int] = []
         place = 0
@@ -257,20 +256,17 @@ def _add_host(spans: RankSpans, trace: DeviceTrace, communication: I64) -> None:
     waits = {code for code, text in enumerate(texts) if classify(text) in _WAITS}
     moves = np.zeros(len(ops.name), np.bool_)
     moves[communication] = True
-    none = np.zeros(0, np.int64)
     waits_in_it = np.isin(calls.name, list(waits))
-    wanted = np.flatnonzero((ops.annotation == 0) & ~moves)
-    calls_of, ops_of = rows_by(calls.thread), rows_by(ops.thread[wanted])
-    moves_of = rows_by(ops.thread[communication])
+    calls_of, moves_of = rows_by(calls.thread), rows_by(ops.thread, communication)
+    ops_of = rows_by(ops.thread, np.flatnonzero((ops.annotation == 0) & ~moves))
     for thread in range(len(trace.threads)):
-        made = calls_of.get(thread, none)
+        made = calls_of[thread]
         called, waiting = made[~waits_in_it[made]], made[waits_in_it[made]]
         for first, last in zip(calls.start[waiting].tolist(), calls.end[waiting].tolist(), strict=True):
             spans.add(Kind.HOST_WAIT, "", first, last)
         idle = _holes(calls.start[waiting], calls.end[waiting])
         _add_outside(spans, calls.start[called], calls.end[called], idle)
-        mine = wanted[ops_of.get(thread, none)]
-        moving = communication[moves_of.get(thread, none)]
+        mine, moving = ops_of[thread], moves_of[thread]
         # of two that are one in the other, the inner one counts
         around = np.searchsorted(ops.start[moving], ops.start[mine], side="right") - 1
         inner = (around >= 0) & (ops.end[mine] <= ops.end[moving[around]]) if len(moving) else around >= 0

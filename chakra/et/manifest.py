@@ -205,11 +205,10 @@ def _table_to_json(table: I32) -> dict[str, object]:
 
 def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> dict[str, Any]:
     """The JSON document; ``trace_names`` are the files of ``manifest.traces`` relative to the manifest's folder."""
-    trace_of = []
     ranks_of = rows_by(manifest.trace_of.astype(np.int64))
-    for index in range(len(manifest.traces)):
-        ranks = ranks_of.get(index, np.zeros(0, np.int64))
-        trace_of.append({"trace": index, "ranks": _ranks_to_json(ranks)})
+    trace_of = [
+        {"trace": index, "ranks": _ranks_to_json(ranks_of[index])} for index in range(len(manifest.traces))
+    ]
     return {
         "format": FORMAT,
         "npus": manifest.npus,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, U64, AnyArray, distinct
+from chakra.arrays import I64, U64, AnyArray, changes, distinct, rows_by
 from chakra.et.same_collective import Differs, agree
 from chakra.io.readable import counted
 from chakra.replay.collectives.call import Call
@@ -68,9 +68,7 @@ def collectives_by_group(program: Program) -> dict[int, I64]:
     if not len(nodes):
         return {}
     groups = np.array([call.group for call in program.calls], np.int64)[program.call[nodes]]
-    order = np.argsort(groups, kind="stable")
-    present, first = np.unique(groups[order], return_index=True)
-    return dict(zip(present.tolist(), np.split(nodes[order], first[1:]), strict=True))
+    return {group: nodes[places] for group, places in rows_by(groups).items()}
 
 
 def profiles(workload: Workload, width: int) -> I64:
@@ -108,7 +106,7 @@ def collective_problems(workload: Workload, membership: Membership) -> list[Prob
         return []
     order = np.argsort(comm, kind="stable")
     comm = comm[order]
-    first = np.flatnonzero(np.r_[True, comm[1:] != comm[:-1]])
+    first = np.flatnonzero(changes(comm))
     users = np.diff(np.r_[first, len(comm)])
     present = comm[first]
     sizes = np.array([membership.comms[c].size for c in present.tolist()], np.int64)

@@ -249,9 +249,9 @@ class FirstLinks:
     ) -> list[tuple[int, list[int], int]]:
         """Take the pairs that have a given route out of a search; row, links and marks of each."""
         out = []
-        rows, none = rows_by(sources), np.zeros(0, np.int64)
+        rows = rows_by(sources)
         for (src, dst), route in given.items():
-            for row in rows.get(src, none).tolist():
+            for row in rows[src].tolist():
                 out.append((row, route, int(wanted[row, dst])))
                 wanted[row, dst] = 0
         return out
@@ -267,12 +267,10 @@ class FirstLinks:
         """Those of some NPUs that are searched from, and how many each stands for."""
         if self._exact or len(npus) * len(self._tail) <= LOOKED_AT:
             return npus, np.ones(len(npus))
-        kind = self._kinds[0][npus]
-        kinds = rows_by(kind)
+        kinds = rows_by(self._kinds[0], npus)
         each = max(min(LOOKED_AT // len(self._tail), MOST_SEARCHED) // len(kinds), 1)
         chosen, weight = [], []
-        for places in kinds.values():
-            own = npus[places]
+        for own in kinds.values():
             few = own[distinct(np.linspace(0, len(own) - 1, each).astype(np.int64))]
             chosen.append(few)
             weight.append(np.full(len(few), len(own) / len(few)))

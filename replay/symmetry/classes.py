@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray, distinct, rows_by
+from chakra.arrays import I64, AnyArray, Rows, distinct, rows_by
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network, Topology
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -42,10 +42,9 @@ class Partition:
         return len(self.representative)
 
     @cached_property
-    def members(self) -> list[I64]:
+    def members(self) -> Rows:
         """NPUs of each class, ascending."""
-        found = rows_by(self.class_of)
-        return [found[c] for c in range(self.n_classes)]
+        return rows_by(self.class_of)
 
 
 def discrete(npus: int) -> Partition:

@@ -119,13 +119,6 @@ def _rows(workload: Workload, groups: GroupTable, name: str, trace: int, comms: 
     return _Rows(npus[order], number[order], place[order])
 
 
-def _npus_of_traces(workload: Workload) -> list[I64]:
-    """NPUs of every trace, ascending."""
-    order = np.argsort(workload.trace_of, kind="stable")
-    ends = np.cumsum(np.bincount(workload.trace_of, minlength=len(workload.bindings)))
-    return np.split(order, ends[:-1])
-
-
 def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
     """Resolve the group names of all NPUs.
 
@@ -140,9 +133,8 @@ def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
     member = np.full((n, width), -1, np.int64)
     comms: list[Communicator] = []
     rows_of: dict[str, _Rows] = {}
-    users = _npus_of_traces(workload)
     for t, bindings in enumerate(workload.bindings):
-        npus = users[t]
+        npus = workload.npus_of_trace[t]
         for s, name in enumerate(bindings.groups):
             if name not in rows_of:
                 rows_of[name] = _rows(workload, groups, name, t, comms)

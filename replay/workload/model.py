@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I32, I64, AnyArray, bounds, rows_by
+from chakra.arrays import I32, I64, AnyArray, Rows, bounds, rows_by
 from chakra.et import Trace
 from chakra.replay.collectives.call import Call
 from chakra.replay.engines.kernels import codes
@@ -135,12 +135,6 @@ class Peers:
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
 
-def _lists(key: I64, count: int) -> list[I64]:
-    """Places of each number below `count`, ascending."""
-    found, none = rows_by(key), np.zeros(0, np.int64)
-    return [found.get(k, none) for k in range(count)]
-
-
 @dataclass(frozen=True)
 class Workload:
     """All NPUs' programs and bindings."""
@@ -171,14 +165,14 @@ class Workload:
         return len(self.program_of)
 
     @cached_property
-    def npus_of_program(self) -> list[I64]:
+    def npus_of_program(self) -> Rows:
         """NPUs that run each program, ascending."""
-        return _lists(self.program_of, len(self.programs))
+        return rows_by(self.program_of)
 
     @cached_property
-    def npus_of_trace(self) -> list[I64]:
+    def npus_of_trace(self) -> Rows:
         """NPUs of each trace, ascending."""
-        return _lists(self.trace_of, len(self.traces))
+        return rows_by(self.trace_of)
 
     @cached_property
     def peers(self) -> Peers:
@@ -188,7 +182,8 @@ class Workload:
         talks = np.array([len(program.p2p_peer) > 0 for program in self.programs], np.bool_)
         start = bounds(np.where(talks[self.program_of], slots[self.trace_of], 0))
         flat = np.empty(int(start[-1]), np.int64)
-        for bindings, npus in zip(self.bindings, self.npus_of_trace, strict=True):
+        for t, bindings in enumerate(self.bindings):
+            npus = self.npus_of_trace[t]
             npus = npus[talks[self.program_of[npus]]]
             places = start[npus][:, None] + np.arange(len(bindings.peers))
             flat[places] = (bindings.peers + npus[:, None]) % n if self.relative else bindings.peers

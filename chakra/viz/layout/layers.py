@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import F64, I32, I64, bounds
+from chakra.arrays import F64, I32, I64, bounds, changes
 from chakra.viz.graph.graph import Graph
 from chakra.viz.graph.levels import order_and_levels
 
@@ -126,7 +126,7 @@ def _slots(graph: Graph, level: I32, cell: I64) -> I64:
 def _rank_within(cell: I64, key: F64) -> I64:
     order = np.lexsort((key, cell))
     ordered = cell[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(cell) else np.zeros(0, np.int64)
+    first = np.flatnonzero(changes(ordered))
     counts = np.diff(np.r_[first, len(cell)])
     rank = np.empty(len(cell), np.int64)
     rank[order] = np.arange(len(cell)) - np.repeat(first, counts)

@@ -58,9 +58,7 @@ def occupied(linked: Linked, rank: int) -> Occupied:
     """When a linked rank's operations run, on each of its accelerators."""
     gpu, clock = linked.device.device, linked.device.first_ns
     out = {}
-    kept = np.flatnonzero(linked.kept)
-    for device, places in rows_by(gpu.device[kept]).items():
-        rows = kept[places]
+    for device, rows in rows_by(gpu.device, np.flatnonzero(linked.kept)).items():
         rows = rows[np.argsort(gpu.start[rows], kind="stable")]
         out[device] = union(clock + gpu.start[rows], clock + gpu.end[rows])
     return Occupied(rank, out, device_use(linked, rank), len(_late(linked.graph, linked.first_ns)[0]) > 0)

@@ -40,9 +40,7 @@ def device_use(linked: Linked, rank: int) -> DeviceUse:
     rows = linked.graph.device_row[sorted(linked.graph.comm)]
     computing[rows[rows >= 0]] = False
     stretches = {}
-    kernels = np.flatnonzero(computing)
-    for device, places in rows_by(gpu.device[kernels]).items():
-        own = kernels[places]
+    for device, own in rows_by(gpu.device, np.flatnonzero(computing)).items():
         stretches[device] = union(clock + gpu.start[own], clock + gpu.end[own])
     return DeviceUse(rank, stretches)
 

@@ -559,7 +559,7 @@ class _Batches:
             time, thread = int(device.device.start[row]), -1
         out: list[Comm] = []
         # Walk back over records without a kernel of their own until one that has a kernel.
-        rows = self.all if thread < 0 else self.of_thread.get(thread, self.all[:0])
+        rows = self.all if thread < 0 else self.of_thread[thread]
         for place in range(int(np.searchsorted(self.start[rows], time)) - 1, -1, -1):
             record = int(self.records[rows[place]])
             if record in self.used and record != own:

@@ -58,11 +58,9 @@ def host_events(graph: Graph, calls: Calls) -> HostEvents:
     """
     pays = (graph.thread >= 0) & ((graph.kind == NODE_OP) | (graph.kind == NODE_GAP))
     weight = np.where(pays & (graph.kind == NODE_OP), 1.0, 0.0)
-    payers = np.flatnonzero(pays)
-    made, made_by_none = rows_by(calls.thread), np.zeros(0, np.int64)
-    for thread, places in rows_by(graph.thread[payers]).items():
-        rows = payers[places]
-        at = np.searchsorted(graph.start[rows], calls.start[made.get(thread, made_by_none)], side="right") - 1
+    made = rows_by(calls.thread)
+    for thread, rows in rows_by(graph.thread, np.flatnonzero(pays)).items():
+        at = np.searchsorted(graph.start[rows], calls.start[made[thread]], side="right") - 1
         np.add.at(weight, rows[at[at >= 0]], CALL_SHARE)
     return HostEvents(pays, graph.thread.astype(np.int64), weight)
 
@@ -88,9 +86,7 @@ def without_events(duration: I64, events: HostEvents, operator_ns: float) -> I64
     [10000, 0, 5000]
     """
     out = duration.copy()
-    payers = np.flatnonzero(events.pays)
-    for places in rows_by(events.thread[payers]).values():
-        rows = payers[places]
+    for rows in rows_by(events.thread, np.flatnonzero(events.pays)).values():
         owed = np.rint(events.weight[rows] * operator_ns).astype(np.int64)
         walk = np.cumsum(owed - duration[rows])
         left = walk - np.minimum(np.minimum.accumulate(walk), 0)  # what is owed behind each node

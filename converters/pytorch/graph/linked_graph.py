@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chakra.arrays import I32, I64, AnyArray, Bool, bounds
+from chakra.arrays import I32, I64, AnyArray, Bool, bounds, changes
 from chakra.converters.pytorch.comm.operations import Comm
 from chakra.converters.pytorch.graph.columns import Draft, NodeColumns, compact, ordered
 from chakra.converters.pytorch.match.attach import kernels
@@ -166,7 +166,7 @@ def micros(duration_ns: I64, engine: I32) -> I64:
     order = np.argsort(engine, kind="stable")
     grouped = engine[order]
     sums = np.cumsum(duration_ns[order])
-    first = np.append(True, grouped[1:] != grouped[:-1]) if len(order) else np.zeros(0, np.bool_)
+    first = changes(grouped)
     base = np.maximum.accumulate(np.where(first, sums - duration_ns[order], 0)) if len(order) else sums
     rounded = (sums - base + 500) // 1000
     out[order] = rounded - np.where(first, 0, np.append(0, rounded[:-1]))

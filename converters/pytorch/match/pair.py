@@ -143,7 +143,7 @@ def _windows(names: I64, stream: I64) -> I64:
 def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[str]) -> Pairing:
     """Match per thread by the sequence of names in order of entry."""
     op = np.full(len(host.nodes.id), -1, np.int64)
-    threads = [real[rows] for rows in rows_by(host.nodes.tid[real]).values()]
+    threads = list(rows_by(host.nodes.tid, real).values())
     rows_of = rows_by(device.ops.thread)
     windows, edits = 0, 0
     taken: set[int] = set()

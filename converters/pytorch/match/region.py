@@ -98,10 +98,9 @@ def active_operators(
     return active
 
 
-def nearest_active(rows: I64, active: Bool, parent: I64) -> I64:
-    """Innermost active operator at or above each row; -1 where none."""
-    nearest = followed(np.where(active, np.arange(len(active)), parent))
-    return np.append(nearest, -1)[rows]
+def nearest_active(active: Bool, parent: I64) -> I64:
+    """Innermost active operator at or above each; -1 where none, and at the place of no operator, which is the last."""
+    return np.append(followed(np.where(active, np.arange(len(active)), parent)), -1)
 
 
 class Region:
@@ -116,7 +115,8 @@ class Region:
         self.whole = bool(active.all())
         self.index = np.full(len(ops.name), -1, np.int64)
         self.index[self.rows] = np.arange(len(self.rows))
-        parent = nearest_active(attachment.parent[self.rows], active, attachment.parent)
+        nearest = nearest_active(active, attachment.parent)
+        parent = nearest[attachment.parent[self.rows]]
         self.parent = np.where(parent >= 0, self.index[parent], -1)
         self.thread, self.start, self.end = ops.thread[self.rows], ops.start[self.rows], ops.end[self.rows]
         self.annotation = ops.annotation[self.rows]
@@ -126,12 +126,12 @@ class Region:
         self.thread_last = np.full(n_threads, -1, np.int64)
         np.minimum.at(self.thread_first, self.thread, self.start)
         np.maximum.at(self.thread_last, self.thread, self.end)
-        self._keep(device, attachment, active)
+        self._keep(device, attachment, nearest)
 
-    def _keep(self, device: DeviceTrace, attachment: Attachment, active: Bool) -> None:
+    def _keep(self, device: DeviceTrace, attachment: Attachment, nearest: I64) -> None:
         """Which device operations belong to the region, and the active operator each hangs on."""
         gpu, calls = device.device, device.calls
-        op = nearest_active(attachment.op, active, attachment.parent)
+        op = nearest[attachment.op]
         self.device_op = np.where(op >= 0, self.index[op], -1)
         has_call = attachment.call >= 0
         call = np.maximum(attachment.call, 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool, rows_by
+from chakra.arrays import I64, Bool, changes, rows_by
 from chakra.converters.pytorch.match.attach import kernels
 
 #: A thread idle for longer starts a new burst, which somebody must have started (rule R-THREAD 2).
@@ -133,7 +133,7 @@ class _BurstSearch:
         by_start = np.lexsort((-thread, start))
         self.all_starts, self.all_threads = start[by_start], thread[by_start]
         places = np.arange(len(by_start))
-        self.other_before = np.maximum.accumulate(np.where(_changes(self.all_threads), places, 0)) - 1
+        self.other_before = np.maximum.accumulate(np.where(changes(self.all_threads), places, 0)) - 1
 
     def run(self) -> list[tuple[int, int, int, int, int, int]]:
         """Rows of `Bursts`: (start, first, last, thread, source thread, waited until)."""
@@ -161,7 +161,7 @@ class _BurstSearch:
                 self.boundaries[t], before, starts
             )
             caused = self.cause[self.tops[t]]
-            named = (caused >= 0) & (caused != t) & _changes(caused)
+            named = (caused >= 0) & (caused != t) & changes(caused)
             wanted = (idle > IDLE_NS) | ((idle > 0) & ((spoke > 0) | named))
             wanted[0] = True
             out += [(int(starts[i]), t, i) for i in np.flatnonzero(wanted).tolist()]
@@ -256,12 +256,6 @@ def _count_between(times: I64, after: I64, before: I64) -> I64:
     """How many of the sorted ``times`` lie strictly between two times, for each pair of them."""
     out: I64 = np.searchsorted(times, before, "left") - np.searchsorted(times, after, "right")
     return np.maximum(out, 0)
-
-
-def _changes(values: I64) -> Bool:
-    out = np.ones(len(values), np.bool_)
-    out[1:] = values[1:] != values[:-1]
-    return out
 
 
 def sort_cuts(parts: list[tuple[I64, I64, I64, int, I64]]) -> Cuts:

@@ -70,7 +70,7 @@ def _outermost(device: DeviceTrace, attachment: Attachment) -> I64:
     codes = [code for code, text in enumerate(texts) if text == RECORD or text.startswith(marks)]
     own: Bool = np.isin(device.ops.name, codes)
     places = np.arange(len(own))
-    above = nearest_active(attachment.parent, own, attachment.parent)
+    above = nearest_active(own, attachment.parent)[attachment.parent]
     return followed(np.where(above >= 0, above, np.where(own, places, -1)))
 
 

@@ -9,10 +9,11 @@ before the wait did.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I64, Bool, rows_by
+from chakra.arrays import I64, Bool, Rows, rows_by
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.read.device import MEMCPY, DeviceTrace
 from chakra.converters.pytorch.time.library_calls import Works, library_calls
@@ -106,9 +107,6 @@ class WaitState:
         self.host: dict[tuple[int, int], None] = {}
         self.stream: dict[tuple[int, int], None] = {}
         self.counts: Counter[str] = Counter()
-        #: first call of each correlation, and records of each event in the order of their start
-        self.first_call = {c: row for row, c in reversed(list(enumerate(calls.correlation.tolist())))}
-        self.rows_of_event = rows_by(device.records.wait_event)
         self.records: dict[int, list[int]] = {}
         self.used_records: set[int] = set()
         self.waiting: dict[int, int] = {}
@@ -118,6 +116,19 @@ class WaitState:
         self.start = gpu.start.tolist()
         self.launch_list = self.launch.tolist()
         self.key_list = self.key.tolist()
+
+    @cached_property
+    def first_call(self) -> dict[int, int]:
+        """First call of each correlation."""
+        first: dict[int, int] = {}
+        for row, correlation in enumerate(self.device.calls.correlation.tolist()):
+            first.setdefault(correlation, row)
+        return first
+
+    @cached_property
+    def rows_of_event(self) -> Rows:
+        """Records of each event in the order of their start."""
+        return rows_by(self.device.records.wait_event)
 
     def last_on_stream(self, key: int, before: int, until: int = 1 << 62) -> int:
         """Last operation of a stream that was launched before a time, or -1.
@@ -230,13 +241,8 @@ def stream_keys(device: DeviceTrace) -> I64:
 
 
 def _grouped(rows: I64, keys: I64, times: I64) -> dict[int, tuple[list[int], list[int]]]:
-    order = rows[np.lexsort((rows, times[rows], keys[rows]))]
-    out = {}
-    if len(order):
-        cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        for part in np.split(order, cuts):
-            out[int(keys[part[0]])] = (part.tolist(), times[part].tolist())
-    return out
+    in_time = rows[np.lexsort((rows, times[rows]))]
+    return {key: (part.tolist(), times[part].tolist()) for key, part in rows_by(keys, in_time).items()}
 
 
 def find_waits(
@@ -333,7 +339,7 @@ def _record_of(state: WaitState, i: int) -> tuple[int, int, int] | None:
             return int(syncs.wait_stream[i]), int(calls.start[row]), row
     event = int(syncs.wait_event[i])
     if event >= 0 and len(records.name):
-        rows = state.rows_of_event.get(event, np.zeros(0, np.int64))
+        rows = state.rows_of_event[event]
         at = int(np.searchsorted(records.start[rows], syncs.start[i], "right")) - 1
         if at >= 0:
             row = int(rows[at])

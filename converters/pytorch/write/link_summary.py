@@ -212,15 +212,13 @@ def _device_time(linked: Linked, trace: Trace) -> list[str]:
     graph, gpu = linked.graph, linked.device.device
     rows = np.flatnonzero(graph.kind == NODE_DEVICE)
     out = []
-    others = np.flatnonzero(np.isin(graph.kind, (NODE_DEVICE_GAP, NODE_TURN)))
-    gaps_of, none = rows_by(graph.stream_key[others]), np.zeros(0, np.int64)
-    for key, places in rows_by(graph.stream_key[rows]).items():
-        nodes = rows[places]
+    gaps_of = rows_by(graph.stream_key, np.flatnonzero(np.isin(graph.kind, (NODE_DEVICE_GAP, NODE_TURN))))
+    for key, nodes in rows_by(graph.stream_key, rows).items():
         source = distinct(graph.device_row[nodes])
         expected = int((gpu.end[source] - gpu.start[source]).sum())
         written = int(trace.duration_ns[nodes].sum())
         micros = int(trace.duration_micros[nodes].sum())
-        gaps = others[gaps_of.get(key, none)]
+        gaps = gaps_of[key]
         micros += int(trace.duration_micros[gaps].sum())
         spent = expected + int(trace.duration_ns[gaps].sum())
         if written != expected:

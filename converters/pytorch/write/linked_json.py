@@ -171,15 +171,16 @@ class _Writer:
         launch = linked.attachment.call[linked.kept]
         used[launch[launch >= 0]] = True
         rows = np.flatnonzero(used)
+        codes = distinct(calls.name[rows])
         return {
             "threads": device.threads,
             "first_ns": device.first_ns,
             "resolution_ns": device.resolution_ns,
             "source": device.source,
             "header": {k: v for k, v in device.header.items() if k == "distributedInfo"},
-            "names": [texts[c] for c in distinct(calls.name[rows]).tolist()],
+            "names": [texts[c] for c in codes.tolist()],
             "calls": [
-                np.searchsorted(distinct(calls.name[rows]), calls.name[rows]).tolist(),
+                np.searchsorted(codes, calls.name[rows]).tolist(),
                 *(
                     getattr(calls, c)[rows].tolist()
                     for c in ("thread", "start", "end", "correlation", "external")

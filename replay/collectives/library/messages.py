@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, rows_by
 from chakra.replay.collectives.library.cost import link_bytes
 from chakra.replay.collectives.library.shape import (
     BY_NODE_SWITCHES,
@@ -89,9 +89,7 @@ def lanes(
         Whether each two of a node have a link: rings and trees then lie over all of them alike.
     """
     inside, outside = link_bytes(kind, size_bytes, comm, choice)
-    order = np.argsort(npus, kind="stable")
-    _, first = np.unique(npus[order] // node_npus, return_index=True)
-    nodes = np.split(order, first[1:])
+    nodes = list(rows_by(npus // node_npus, np.argsort(npus, kind="stable")).values())
     if choice.algorithm is Algorithm.SEND_RECV and len({len(node) for node in nodes}) > 1:
         n = len(npus)
         return lanes_of_pairs((1 - np.eye(n, dtype=np.int64)) * (size_bytes // n))
