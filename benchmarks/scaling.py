@@ -4,21 +4,25 @@
 
 A row is a command on inputs of one shape: a chain, a star of dependencies, groups, messages, collectives. Sizes are
 doubled until a run takes `--most` CPU seconds and three took long enough to tell. What a run of a tiny input takes is
-taken off, and the exponent is the slope of the line through the five largest sizes. Linear commands have 1.0; rows above
-1.1 are marked, and the exit code is 1 if there is one. Times are CPU seconds of this process, which other programs on
-the machine still move.
+taken off, and so is its size; the exponent is the slope of the line through the five largest sizes. Linear commands have
+1.0; rows above 1.1 are marked, and the exit code is 1 if there is one. Times are CPU seconds of this process, which
+other programs on the machine still move.
 """
 
 import argparse
+import json
 import math
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from scaling_inputs import ALONE, PLAIN, PROFILES, SHAPES, Shape, run
+from scaling_inputs import ALONE, JOBS, PLAIN, PROFILES, SHAPES, Shape, run
+
+from chakra.garbage import collect_rarely
 
 #: above this a row is marked
 ALLOWED = 1.1
@@ -30,6 +34,8 @@ FITTED = 5
 LARGEST = 1 << 21
 #: nodes of the input whose time is taken off
 TINY = 16
+#: smallest size of a shape, where it is not 1,024
+FIRST = {"ranks": 128}
 #: how often a row that seems to grow too fast is timed again
 AGAIN = 3
 #: seconds that one size may take, its input included
@@ -100,6 +106,22 @@ def _converted(*words: str) -> Callable[[Path, int], list[str]]:
         if not Path(f"{prefix}.0.et").exists():
             run(_linked("link", "-o", "{prefix}.0.et")(prefix, npus))
         return [word.format(prefix=prefix) for word in words]
+
+    return arguments
+
+
+def _of_job(*words: str) -> Callable[[Path, int], list[str]]:
+    """A command on the traces that a job becomes, which are made first, untimed."""
+
+    def arguments(prefix: Path, npus: int) -> list[str]:
+        made = f"{prefix}.converted/job"
+        if not Path(made).parent.exists():
+            run(["convert", "pytorch", "--dir", f"{prefix}.job", "-o", made, "--quiet"])
+        files = [*_files(prefix, npus)[2:], "-g", f"{made}.comm_groups.json"]
+        first, *rest = (word.format(prefix=prefix) for word in words)
+        if first == "validate":
+            return [first, made, *files, *rest]
+        return [first, "-w", made, *_files(prefix, npus)[:2], *files, *rest]
 
     return arguments
 
@@ -216,7 +238,19 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     "convert pytorch": (_linked("convert", "pytorch", "-o", "{prefix}.made.et"), PROFILES),
     "convert pytorch --dir": (
         _on_trace("convert", "pytorch", "--dir", "{prefix}.job", "-o", "{prefix}.made", "--quiet"),
-        ("ranks",),
+        JOBS,
+    ),
+    "compare of jobs": (_on_trace("compare", "{prefix}.job", "{prefix}.job"), JOBS),
+    "anonymize of a job": (_on_trace("anonymize", "{prefix}.job", "{prefix}.gone", "--quiet"), JOBS),
+    "replay of a job": (_of_job("replay", "--start", "recorded", "-o", "{prefix}.out", "--quiet"), JOBS),
+    "validate of a job": (_of_job("validate"), JOBS),
+    "timeline of a profile": (
+        _on_trace("timeline", "{prefix}.rank0.kineto.json", "{prefix}.chrome.json", "--quiet"),
+        PROFILES,
+    ),
+    "calibrate of a job": (
+        _on_trace("calibrate", "{prefix}.job", "-o", "{prefix}.yml", "--format", "json", "--quiet"),
+        JOBS,
     ),
     "compare of profiles": (
         _on_trace("compare", "{prefix}.rank0.kineto.json", "{prefix}.rank0.kineto.json"),
@@ -264,7 +298,119 @@ def _algorithm(prefix: Path, n: int) -> list[str]:
     return ["convert", "msccl", "-i", str(made), "-o", f"{prefix}.made", "--size", "1MiB", "--quiet"]
 
 
-#: commands whose input is a number, in their arguments as {n}
+def _log(prefix: Path, n: int) -> list[str]:
+    """A log of nccl-tests of n sizes."""
+    log = prefix.with_suffix(".log")
+    head = "# Collective test starting: all_reduce_perf\n" + "".join(
+        f"#  Rank {rank:2d} Group  0 Pid  100 on node device {rank:2d} [0x00] NVIDIA H100\n"
+        for rank in range(8)
+    )
+
+    def row(k: int) -> str:
+        size = 4096 * (k + 1)
+        time = 10 + size / 1e5
+        rates = f"{time:.3f} {size / time / 1e3:.3f} {size / time / 1e3 * 1.75:.3f} 0"
+        return f"{size} {size // 4} float sum -1 {rates} {rates}\n"
+
+    log.write_text(head + "".join(map(row, range(n))))
+    return ["calibrate", str(log), "-o", str(prefix.with_suffix(".yml")), "--format", "json", "--quiet"]
+
+
+def _steps(prefix: Path, n: int) -> list[str]:
+    """A table of n measured steps, all of one job."""
+    table = prefix.with_suffix(".csv")
+    job = (
+        'my cluster,H100 SXM,1,8,3200 Gb/s per node,"GPT (layers 2, hidden 512, heads 8, vocab 5120)",'
+        "tp8 pp1 dp1 sp,512,1,{batch},bf16,tokens/s/GPU,14000,tokens/s,megatron,selective recomputation\n"
+    )
+    table.write_text(
+        "source,hardware,nodes,gpus_per_node,network,workload_model,parallelism,sequence,micro_batch,global_batch,"
+        "precision,metric,value,unit,framework,notes\n"
+        + "".join(job.format(batch=1 + k % 2) for k in range(n))
+    )
+    return ["accuracy", "--file", str(table), "--format", "json", "--quiet"]
+
+
+def _runs(prefix: Path, n: int) -> list[str]:
+    """A report of n runs."""
+    one = f"{prefix}.json"
+    run(
+        [
+            *("replay", "--platform", "hgx-h100", "--format", "json", "-o", one, "--quiet", "-w"),
+            _generated(prefix),
+        ]
+    )
+    return ["report", *[one] * n, "-o", f"{prefix}.html", "--quiet"]
+
+
+def _generated(prefix: Path) -> str:
+    """A workload of eight NPUs."""
+    run(["generate", "mlp", "--npus", "8", "-o", f"{prefix}.workload", "--quiet"])
+    return f"{prefix}.workload"
+
+
+def _repeated(prefix: Path, n: int) -> list[str]:
+    """Traces of eight NPUs, repeated on n machines."""
+    words = ["--platform", f"{n}x hgx-h100 over 400G fat tree of 64 ports", "--replicate"]
+    return ["replay", "-w", _generated(prefix), *words, "-o", f"{prefix}.out", "--quiet"]
+
+
+def _infrastructure(prefix: Path, n: int) -> list[str]:
+    """A description of n hosts of eight NPUs at one switch."""
+    described = prefix.with_suffix(".infra.json")
+
+    def link(name: str) -> dict[str, object]:
+        return {"name": name, "physical": {"bandwidth": {"gigabits_per_second": 400}, "latency": {"ns": 100}}}
+
+    host = {
+        "name": "host",
+        "components": [
+            {"name": "gpu", "count": 8, "choice": "xpu"},
+            {"name": "nvsw", "count": 1, "choice": "switch"},
+            {"name": "port", "count": 8, "choice": "port"},
+        ],
+        "links": [link("nvlink"), link("pcie")],
+        "edges": [
+            _edge({"component": "gpu"}, {"component": "nvsw"}, "many2many", "nvlink"),
+            _edge({"component": "gpu"}, {"component": "port"}, "one2one", "pcie"),
+        ],
+    }
+    box = {
+        "name": "box",
+        "components": [
+            {"name": "asic", "count": 1, "choice": "switch"},
+            {"name": "port", "count": 8 * n, "choice": "port"},
+        ],
+        "links": [link("inside")],
+        "edges": [_edge({"component": "asic"}, {"component": "port"}, "many2many", "inside")],
+    }
+    document = {
+        "name": "hosts",
+        "devices": [host, box],
+        "instances": [
+            {"name": "hosts", "device": "host", "count": n},
+            {"name": "boxes", "device": "box", "count": 1},
+        ],
+        "links": [link("cable")],
+        "edges": [
+            _edge(
+                {"instance": f"hosts[{k}]", "component": "port[0:8]"},
+                {"instance": "boxes[0]", "component": f"port[{8 * k}:{8 * k + 8}]"},
+                "one2one",
+                "cable",
+            )
+            for k in range(n)
+        ],
+    }
+    described.write_text(json.dumps(document))
+    return ["topology", "import", "-i", str(described), "-o", f"{prefix}.yml", "--quiet"]
+
+
+def _edge(one: dict[str, str], other: dict[str, str], scheme: str, link: str) -> dict[str, object]:
+    return {"ep1": one, "ep2": other, "scheme": scheme, "link": link}
+
+
+#: commands whose input is a number, in their arguments as {n}; {n8}: eight times it, {root}: its square root
 NUMBERS: dict[str, tuple[str, ...]] = {
     "generate collective --npus": ("generate", "collective", "--size", "1MiB", "--npus", "{n}"),
     "generate collective --group-size": (
@@ -313,16 +459,54 @@ NUMBERS: dict[str, tuple[str, ...]] = {
             ("mamba2-130m", "--layers"),
         )
     },
+    "generate mlp": ("generate", "mlp", "--npus", "{n}"),
+    "generate resnet": ("generate", "resnet", "--npus", "{n}"),
+    "generate dlrm": ("generate", "dlrm", "--npus", "{n}"),
+    "generate moe": (
+        *("generate", "moe", "--npus", "{n8}", "--tp", "1", "--ep", "8", "--layers", "2"),
+        *("--platform", "hgx-h100"),
+    ),
+    "generate moe --pp": (
+        *(
+            "generate",
+            "moe",
+            "--npus",
+            "{n8}",
+            "--tp",
+            "1",
+            "--ep",
+            "8",
+            "--layers",
+            "{n}",
+            "--pp",
+            "{n}",
+            "--micro-batches",
+            "4",
+        ),
+        *("--platform", "hgx-h100"),
+    ),
+    "topology dragonfly": (
+        *("topology", "dragonfly", "--groups", "{root}", "--routers", "4", "--npus-per-router", "2"),
+    ),
     "topology torus": ("topology", "torus", "--shape", "{n}"),
     "topology rail": ("topology", "rail", "--nodes", "{n}"),
     "topology fat-tree": ("topology", "fat-tree", "--down", "8,{n}", "--up", "1,4"),
     "topology machine": ("topology", "machine", "{n}x hgx-h100 over 400G fat tree of 64 ports"),
 }
+#: of these, those whose number of links grows faster than the machines: levels of switches fill, and more are added
+OF_OUTPUT = ("topology machine",)
+#: how the names of what they write end
+MADE_SUFFIX = ".made"
 #: the same, whose arguments and files a function makes
 MADE: dict[str, Callable[[Path, int], list[str]]] = {
     "sweep": _study,
     "check-config": _links,
     "convert msccl": _algorithm,
+    "calibrate": _log,
+    "accuracy": _steps,
+    "report of runs": _runs,
+    "replay --replicate": _repeated,
+    "topology import": _infrastructure,
 }
 
 
@@ -347,16 +531,51 @@ def exponent(points: list[tuple[int, float]]) -> float:
     return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 
 
-def measured(
-    made: Callable[[Path, int], list[str]], prefix: Path, first: int, most: float
-) -> list[tuple[int, float]]:
-    """Sizes and seconds of a row: doubled up to `most` seconds, less what a tiny input takes.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command on inputs of one shape.
+
+    Attributes
+    ----------
+    command, shape
+        Their names.
+    made
+        Makes the input of a size, and the command's arguments.
+    first
+        The first size.
+    of_output
+        Whether time is held against the bytes that are written instead.
+    """
+
+    command: str
+    shape: str
+    made: Callable[[Path, int], list[str]]
+    first: int
+    of_output: bool = False
+
+
+def measured(row: Row, folder: Path, most: float) -> tuple[list[tuple[int, float]], float]:
+    """Sizes and seconds of a row, doubled up to `most` seconds, less what a tiny input takes; the exponent.
 
     Other programs only ever add to a time, so rows that seem to grow too fast are timed again, and the least counts.
     """
+    begun = folder / (row.shape or row.command.replace(" ", ""))
+
+    def prefix(n: int) -> Path:
+        return begun.with_name(f"{begun.name}-{n}")
 
     def arguments(n: int) -> list[str]:
-        return made(prefix.with_name(f"{prefix.name}-{n}"), n)
+        return row.made(prefix(n), n)
+
+    def size(n: int) -> int:
+        return Path(f"{prefix(n)}{MADE_SUFFIX}").stat().st_size if row.of_output else n
+
+    def points() -> list[tuple[int, float]]:
+        return [(n, least[n] - least[TINY]) for n in sizes]
+
+    def growth() -> float:
+        """Times are less that of a tiny input, so sizes are less that, too."""
+        return exponent([(size(n) - size(TINY), took) for n, took in points()])
 
     least: dict[int, float] = {}
 
@@ -367,7 +586,7 @@ def measured(
     # the first run loads and compiles
     fixed = timed(TINY, arguments(TINY), 3)
     sizes: list[int] = []
-    n = first
+    n = row.first
     while n < LARGEST:
         begin = time.perf_counter()
         took = timed(n, arguments(n), 2) - fixed
@@ -379,16 +598,15 @@ def measured(
         n *= 2
     sizes = sizes[-FITTED:]
     for _ in range(AGAIN):
-        points = [(n, least[n] - least[TINY]) for n in sizes]
-        if len(points) < 3 or exponent(points) <= ALLOWED:
+        if len(sizes) < 3 or growth() <= ALLOWED:
             break
         for n in (TINY, *sizes):
             timed(n, arguments(n), 2)
-    return [(n, least[n] - least[TINY]) for n in sizes]
+    return points(), growth() if len(sizes) > 2 else math.nan
 
 
-def rows(*only: str) -> Iterator[tuple[str, str, Callable[[Path, int], list[str]], int]]:
-    """Command, shape, how its arguments are made, first size; of rows that have one of the words in their name."""
+def rows(*only: str) -> Iterator[Row]:
+    """Those that have one of the words in their name."""
 
     def wanted(name: str) -> bool:
         return any(word in name for word in only)
@@ -405,19 +623,19 @@ def rows(*only: str) -> Iterator[tuple[str, str, Callable[[Path, int], list[str]
 
     def number(words: tuple[str, ...]) -> Callable[[Path, int], list[str]]:
         return lambda prefix, n: [
-            *(word.format(n=n, n8=8 * n) for word in words), "-o", f"{prefix}.made", "--quiet"
+            *(word.format(n=n, n8=8 * n, root=math.isqrt(n)) for word in words), "-o", f"{prefix}{MADE_SUFFIX}", "--quiet"
         ]  # fmt: skip
 
     for command, (arguments, shapes) in COMMANDS.items():
         for shape in shapes:
             if wanted(f"{command} {shape}"):
-                yield command, shape, on(SHAPES[shape], arguments), 1024
+                yield Row(command, shape, on(SHAPES[shape], arguments), FIRST.get(shape, 1024))
     for command, words in NUMBERS.items():
         if wanted(command):
-            yield command, "", number(words), 64
+            yield Row(command, "", number(words), 64, command in OF_OUTPUT)
     for command, made in MADE.items():
         if wanted(command):
-            yield command, "", made, 64
+            yield Row(command, "", made, 64)
 
 
 def main() -> int:
@@ -432,16 +650,16 @@ def main() -> int:
         "--most", type=float, default=0.5, metavar="SECONDS", help="up to which sizes are doubled"
     )
     given = parser.parse_args()
+    collect_rarely()  # as every command does
     run(["warmup", "--quiet"])  # small inputs run uncompiled where nothing is in the cache
     bad = 0
     print("| command | shape | sizes | seconds at the last | exponent |")
     print("| --- | --- | --- | --- | --- |")
     folder = tempfile.TemporaryDirectory()
-    for command, shape, made, first in rows(*(given.only or [""])):
+    for row in rows(*(given.only or [""])):
+        command, shape = row.command, row.shape
         try:
-            points = measured(
-                made, Path(folder.name) / (shape or command.replace(" ", "")), first, given.most
-            )
+            points, slope = measured(row, Path(folder.name), given.most)
         except RuntimeError as error:
             print(f"| {command} | {shape} | fails | | |", flush=True)
             print(error, file=sys.stderr)
@@ -450,7 +668,6 @@ def main() -> int:
         if len(points) < 3:
             print(f"| {command} | {shape} | | | too fast to tell |", flush=True)
             continue
-        slope = exponent(points)
         mark = " (above 1.1)" if slope > ALLOWED else ""
         bad += bool(mark)
         print(

@@ -6,7 +6,7 @@ A shape writes an input of about n nodes, events or rows below a prefix, and ret
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -240,7 +240,13 @@ class Operator:
     said: dict[str, object] = field(default_factory=dict)
 
 
-def _profile(prefix: Path, operators: Iterable[Operator], rank: int = 0, ranks: int = 1) -> None:
+def _profile(
+    prefix: Path,
+    operators: Iterable[Operator],
+    rank: int = 0,
+    ranks: int = 1,
+    groups: Sequence[dict[str, object]] = (),
+) -> None:
     """Write a job's host trace and device trace."""
     first, tensors = 10, 10_000_000
     nodes = [
@@ -274,7 +280,7 @@ def _profile(prefix: Path, operators: Iterable[Operator], rank: int = 0, ranks: 
         + ",\n".join(nodes)
         + '],\n"finish_ts": 2}\n'
     )
-    job = {"backend": "nccl", "rank": rank, "world_size": ranks}
+    job = {"backend": "nccl", "rank": rank, "world_size": ranks, "pg_config": list(groups)}
     Path(f"{inside}.kineto.json").write_text(
         '{"schemaVersion": 1, "baseTimeNanoseconds": 1000000000000000000, '
         f'"distributedInfo": {json.dumps(job)}, "traceEvents": [\n' + ",\n".join(events) + "]}\n"
@@ -325,24 +331,41 @@ def shared(prefix: Path, n: int) -> int:
     return 1
 
 
-def ranks(prefix: Path, n: int) -> int:
-    """Profiles of many ranks: eight operators each, every second one a collective of all."""
-    npus = max(n // 8, 2)
-    said: dict[str, object] = {
-        "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "dtype": "Float",
-        "Process Group Name": "0", "Group size": npus,
-    }  # fmt: skip
+def _job(prefix: Path, npus: int, calls: int) -> int:
+    """Profiles of ranks: operators, every second one a collective of all or of eight, on eight sizes."""
     folder = Path(f"{prefix}.job")
     folder.mkdir()
-
-    def each(k: int) -> Operator:
-        if k % 2:
-            return Operator("nccl:all_reduce", 100.0 * k, 80.0, [(50.0, 9)], said=said)
-        return Operator("aten::mm", 100.0 * k, 80.0, [(50.0, 7)])
-
     for rank in range(npus):
-        _profile(folder / "job", map(each, range(8)), rank, npus)
+        first = rank // 8 * 8
+        eight = list(range(first, min(first + 8, npus)))
+        config = [
+            {"pg_name": "0", "pg_desc": "default_pg", "pg_size": npus, "ranks": []},
+            {"pg_name": f"tp{first}", "pg_desc": "tp", "pg_size": len(eight), "ranks": eight},
+        ]
+
+        def each(k: int, first: int = first, eight: list[int] = eight) -> Operator:
+            if k % 2 == 0:
+                return Operator("aten::mm", 100.0 * k, 80.0, [(50.0, 7)])
+            name, size = (f"tp{first}", len(eight)) if k % 4 == 1 else ("0", npus)
+            elements = 1024 << (k // 4 % 8)
+            said = {
+                "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
+                "dtype": "Float", "Process Group Name": name, "Group size": size,
+            }  # fmt: skip
+            return Operator("nccl:all_reduce", 100.0 * k, 80.0, [(50.0, 9)], said=said)
+
+        _profile(folder / "job", map(each, range(calls)), rank, npus, config)
     return npus
+
+
+def ranks(prefix: Path, n: int) -> int:
+    """Profiles of many ranks, of eight operators each."""
+    return _job(prefix, max(n // 8, 2), 8)
+
+
+def calls(prefix: Path, n: int) -> int:
+    """Profiles of two ranks with many operators each."""
+    return _job(prefix, 2, n // 2)
 
 
 def layers(prefix: Path, n: int) -> int:
@@ -380,6 +403,7 @@ SHAPES: dict[str, Shape] = {
     "lanes": lanes,
     "shared": shared,
     "ranks": ranks,
+    "calls": calls,
     "layers": layers,
     "numbered": numbered,
 }
@@ -400,3 +424,5 @@ PLAIN = (
 ALONE = ("chain", "star", "collectives", "messages", "waiting", "streams")
 #: shapes of profiles of one rank
 PROFILES = ("operators", "nested", "launches", "lanes", "shared")
+#: shapes of profiles of several ranks
+JOBS = ("ranks", "calls")

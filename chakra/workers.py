@@ -8,6 +8,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
 
+from chakra.garbage import collect_rarely
+
 
 def worker_pool(count: int) -> ProcessPoolExecutor:
     """A pool of fresh processes (numba's and numpy's threads do not survive a fork)."""
@@ -45,6 +47,7 @@ def close_after(pool: Executor, error: BaseException) -> None:
 def _begin() -> None:
     """What a worker does first; Ctrl-C reaches all processes at a terminal, and is the parent's to answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_rarely()
     _end_with_parent()
 
 

@@ -20,6 +20,8 @@ from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 from chakra import __version__
 from chakra.cli.support.subcommands import Subcommands, did_you_mean
 from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, EXIT_INTERRUPTED, ChakraError, Terminated
+from chakra.garbage import collect_rarely
+from chakra.io.files import inputs_kept
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -151,6 +153,7 @@ def entry(
     command, prog
         Another command than `chakra`, and its name.
     """
+    collect_rarely()
     # as an exception, so that files being written and workers are cleaned up
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, _terminated)
@@ -186,7 +189,7 @@ def run(args: list[str] | None = None, *, command: click.Command | None = None, 
     tell_of_compiling()
     try:
         group = cli if command is None else command
-        with group.make_context(prog, list(sys.argv[1:] if args is None else args)) as context:
+        with group.make_context(prog, list(sys.argv[1:] if args is None else args)) as context, inputs_kept():
             code = group.invoke(context)
     except Exit as leave:
         return leave.exit_code

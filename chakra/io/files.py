@@ -45,6 +45,10 @@ class WriteError(UsageError):
         self.path, self.why = os.fspath(path), why
 
 
+#: numbers of the files that were read in a block of `inputs_kept`; None outside
+_inputs: set[tuple[int, int]] | None = None
+
+
 @contextmanager
 def _atomic(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block
@@ -66,12 +70,16 @@ def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
     replaced: ``path``, or what it links to.
     """
     target = _resolved(path)
+    if _inputs and target.exists() and _number(target.stat()) in _inputs:
+        raise UsageError(f"{path}: would overwrite an input")
     with made_folder(target.parent, path):
         try:
             leftovers.remove(target.parent)
             handle, temporary = leftovers.new_file(target.parent, leftovers.prefix(target.name))
         except (OSError, ValueError) as error:
             raise WriteError(path, reason(error)) from error
+        if _inputs:
+            _inputs.discard(_number(os.fstat(handle)))  # numbers of removed files come again
         try:
             yield temporary, target
         finally:
@@ -150,6 +158,47 @@ def expect_writable(paths: Iterable[PathLike]) -> None:
             tried.add(folder)
             with _beside(path):
                 pass
+
+
+def expect_apart(targets: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:
+    """Find out before any work that no file to write is one of those that are read.
+
+    Raises
+    ------
+    UsageError
+        One is: by its path, or as another name of the same file.
+    """
+    given = {same for path in inputs for same in _names(path)}
+    for target in targets:
+        if any(same in given for same in _names(target)):
+            raise UsageError(f"{target}: would overwrite an input")
+
+
+def _names(path: PathLike) -> Iterator[object]:
+    """What two names of one file have in common, one by one: the path without links, and the number of a file that is
+    there. Terminals and pipes are read and written at once.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        found = os.stat(path) if os.path.exists(path) else None
+        if found is None or stat.S_ISREG(found.st_mode):
+            yield os.path.realpath(path)
+        if found is not None and stat.S_ISREG(found.st_mode):
+            yield _number(found)
+
+
+def _number(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def inputs_kept() -> Iterator[None]:
+    """Files that were read in this block are not overwritten in it: a result would take the place of what it is of."""
+    global _inputs
+    before, _inputs = _inputs, set()
+    try:
+        yield
+    finally:
+        _inputs = before
 
 
 def expect_prefix(prefix: PathLike) -> Path:
@@ -242,8 +291,19 @@ def atomic_text(path: PathLike, *, encoding: str = "utf-8") -> Iterator[IO[str]]
 # ------------------------------------------------------------------------------------------------- reading
 
 
-def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.BufferedReader:
+def open_file(
+    path: PathLike, *, error: type[ChakraError] = TraceError, looked_at: bool = False
+) -> io.BufferedReader:
     """Open a file or a pipe for binary reading, as it is on disk.
+
+    Parameters
+    ----------
+    path
+        The file.
+    error
+        Class of what is raised.
+    looked_at
+        Whether it is only looked at, to see what it is: it is no input then, and may be overwritten.
 
     Raises
     ------
@@ -254,7 +314,10 @@ def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.Bu
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     except (OSError, ValueError) as cause:  # ValueError: a NUL in the name
         raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}{neighbour(path)}") from cause
-    mode = os.fstat(file.fileno()).st_mode
+    found = os.fstat(file.fileno())
+    mode = found.st_mode
+    if _inputs is not None and not looked_at and stat.S_ISREG(mode):
+        _inputs.add(_number(found))
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty() and not _is_null(file)):
         file.close()
         raise error(f"{os.fspath(path)}: cannot be read: it is a device, not a file")
@@ -265,8 +328,12 @@ def _is_null(file: io.BufferedReader) -> bool:
     return os.path.exists(os.devnull) and os.path.samestat(os.fstat(file.fileno()), os.stat(os.devnull))
 
 
-def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[bytes]:
+def open_stream(
+    path: PathLike, *, error: type[ChakraError] = TraceError, looked_at: bool = False
+) -> IO[bytes]:
     """Open a file for binary reading, decompressing gzip (known by its magic bytes, whatever the name).
+
+    The parameters are those of `open_file`.
 
     Raises
     ------
@@ -274,7 +341,7 @@ def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[
         Of the class ``error`` if the file cannot be opened. gzip data that is damaged or grows out of proportion
         raises OSError, EOFError or zlib.error on reading.
     """
-    file = open_file(path, error=error)
+    file = open_file(path, error=error, looked_at=looked_at)
     try:
         magic = file.peek(2)[:2]  # a pipe cannot go back
     except OSError as cause:
@@ -408,7 +475,7 @@ def sniff_kind(path: PathLike, *, error: type[ChakraError] = TraceError) -> str:
         Of the class ``error`` if the file cannot be read.
     """
     try:
-        with open_stream(path, error=error) as file:
+        with open_stream(path, error=error, looked_at=True) as file:
             head = file.read(_HEAD)
     except (OSError, EOFError, zlib.error) as cause:
         raise error(f"{os.fspath(path)}: cannot be read: {cause}") from cause

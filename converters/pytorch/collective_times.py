@@ -7,14 +7,14 @@ needed, on one clock, and what cannot be measured is left out and said.
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
+from chakra.arrays import I64
 from chakra.converters.pytorch.all_ranks.agreement import RankPart, rank_part
 from chakra.converters.pytorch.all_ranks.clocks import Clocks, compare_clocks
-from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, sharing
+from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, neighbours, sharing
 from chakra.converters.pytorch.comm.group_numbers import WORLD, GroupNumbers
 from chakra.converters.pytorch.job import Inputs, Settings, read_and_link
 from chakra.converters.pytorch.read.repeated import repeated_ids
@@ -111,18 +111,25 @@ class _Member:
     """A rank's collectives in one group: kind, bytes and time of each, and when other work of a library ran."""
 
     rank: int
+    #: begins and ends of all its collectives that a device ran, whatever the group, each in order
+    begins: I64
+    ends: I64
     calls: list[tuple[int, int, int, int]] = field(default_factory=list)
-    everything: list[tuple[int, int]] = field(default_factory=list)
+
+    def running(self, begin: int, end: int) -> int:
+        """How many of its collectives ran at some time between."""
+        started = np.searchsorted(self.begins, end, "left")
+        return int(started - np.searchsorted(self.ends, begin, "right"))
 
 
 def _groups(parts: list[RankPart], table: GroupNumbers) -> dict[str, list[_Member]]:
     groups: dict[str, dict[int, _Member]] = defaultdict(dict)
     for part in parts:
         times = part.times or [(0, -1)] * len(part.collectives)
+        ran: I64 = np.array([time for time in times if time[1] >= 0], np.int64).reshape(-1, 2)
+        begins, ends = np.sort(ran[:, 0]), np.sort(ran[:, 1])
         for (group, kind, size, _), (begin, end) in zip(part.collectives, times, strict=True):
-            member = groups[table.id_of(group)].setdefault(
-                part.rank, _Member(part.rank, everything=part.times)
-            )
+            member = groups[table.id_of(group)].setdefault(part.rank, _Member(part.rank, begins, ends))
             member.calls.append((kind, size, begin, end))
     return {group: list(members.values()) for group, members in groups.items()}
 
@@ -132,9 +139,9 @@ def _refuse_shared(
 ) -> None:
     # clocks that differ are those of several hosts, which share nothing
     alike = [use for use in uses if not clocks.ahead_ns.get(use.rank, 0)]
-    together = [pair for group in groups.values() for pair in combinations(sorted(m.rank for m in group), 2)]
+    together = [pair for group in groups.values() for pair in neighbours(member.rank for member in group)]
     # a job without collectives that could be measured is looked at as a whole, so that the reason is told
-    ranks = sharing(alike, together or list(combinations(sorted(use.rank for use in alike), 2)))
+    ranks = sharing(alike, together or neighbours(use.rank for use in alike))
     if ranks:
         raise ConversionError(
             f"{where}: ranks {', '.join(map(str, ranks))} share a GPU: their kernels take turns on one device and never "
@@ -201,13 +208,14 @@ def _one(members: list[_Member], number: int, clocks: Clocks) -> tuple[int, int,
     ahead = [clocks.ahead_ns[member.rank] for member in members]
     begin = max(call[2] - offset for call, offset in zip(calls, ahead, strict=True))
     ends = [call[3] - offset for call, offset in zip(calls, ahead, strict=True)]
-    time = max(ends) - begin
+    last = max(ends)
+    time = last - begin
     if min(ends) <= begin:
         return "a member ended before another had begun"
     if max(clocks.within_ns.get(member.rank, 0) for member in members) > _EXACT * time:
         return "clocks of its members are known too inexactly for so short a time"
     for member, call, offset in zip(members, calls, ahead, strict=True):
-        beside = sum(b - offset < max(ends) and e - offset > begin for b, e in member.everything)
+        beside = member.running(begin + offset, last + offset)
         if beside > 1 or not call[3] > call[2]:
             return "another collective of a member ran beside it"
     return calls[0][0], calls[0][1], time

@@ -1,6 +1,5 @@
 """One rank from files to files: read, link, write, check."""
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_spa
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import read_trace
 from chakra.io.digits import is_whole, whole_number
-from chakra.io.files import atomic_bytes
+from chakra.io.files import atomic_bytes, expect_apart
 from chakra.io.readable import counted, percent_text, verb
 
 #: Larger traces are read back and compared only when asked for: that takes as long as writing them.
@@ -249,9 +248,7 @@ def convert_rank(
     UsageError
         The output would overwrite an input.
     """
-    given = [path for path in (inputs.host, inputs.device, inputs.linked) if path and os.path.exists(path)]
-    if os.path.exists(output) and any(os.path.samefile(path, output) for path in given):
-        raise UsageError(f"{output}: the output would overwrite an input")
+    expect_apart([output], [path for path in (inputs.host, inputs.device, inputs.linked) if path])
     linked, rank = read_and_link(inputs, settings)
     summary = summarize(linked, rank)
     if settings.deprofile:

@@ -29,9 +29,9 @@ from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, re
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.read.split_sizes import Shares
 from chakra.converters.pytorch.write.link_summary import summarize
-from chakra.errors import ConversionError, ThresholdError, UsageError
+from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType
-from chakra.io.files import expect_prefix, expect_writable, made_folder
+from chakra.io.files import expect_apart, expect_prefix, expect_writable, made_folder
 from chakra.workers import workers
 
 _Given = TypeVarTuple("_Given")
@@ -148,7 +148,7 @@ def convert_job(
             (
                 part.parked,
                 part.rank,
-                table,
+                table.only([*part.groups.ranks, *part.used_groups]),
                 prefix,
                 settings,
                 part.summary,
@@ -196,9 +196,7 @@ def _checked_targets(inputs: list[Inputs], prefix: Path) -> Path:
     targets = [groups, *(rank_file(prefix, item.rank) for item in inputs if item.rank is not None)]
     given = [path for item in inputs for path in (item.host, item.device, item.linked) if path is not None]
     expect_writable(targets)
-    for target in targets:
-        if target.exists() and any(path.exists() and target.samefile(path) for path in given):
-            raise UsageError(f"{target}: the output would overwrite an input")
+    expect_apart(targets, given)
     return groups
 
 

@@ -14,7 +14,7 @@ from chakra.et import codec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import scaling
-from scaling_inputs import ALONE, PLAIN, PROFILES, run
+from scaling_inputs import ALONE, JOBS, PLAIN, PROFILES, run
 
 #: calls may grow by this much where the input grows fourfold: 4 ** 1.1
 MOST = 4.6
@@ -47,7 +47,8 @@ ROWS = [
     *((command, shape) for command in ("visualize --fold operator", "visualize --around") for shape in ALONE),
     *(("convert text", shape) for shape in ("layers", "numbered")),
     *(("rescale", shape) for shape in ("collectives", "groups")),
-    ("check-config", ""),
+    *((command, shape) for command in ("convert pytorch --dir", "calibrate of a job") for shape in JOBS),
+    *((command, "") for command in ("check-config", "calibrate", "report of runs", "topology import")),
     *((command, "") for command in scaling.NUMBERS if "--npus" not in command and "layers" not in command),
 ]
 
@@ -66,7 +67,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("command", "shape"), ROWS)
 def test_calls_grow_with_the_input(command: str, shape: str, tmp_path: Path) -> None:
     made: Callable[[Path, int], list[str]] = next(
-        arguments for name, of, arguments, _ in scaling.rows(command) if (name, of) == (command, shape)
+        row.made for row in scaling.rows(command) if (row.command, row.shape) == (command, shape)
     )
     size = 512 if shape in PROFILES else 256
     tiny, small, large = (made(tmp_path / f"n{n}", n) for n in (16, size, 4 * size))

@@ -120,7 +120,7 @@ def test_group_names_are_text_on_the_page() -> None:
         ("a --backends aware,flow RUN", "leave a out"),
         ("--backends aware,flow --rank 1 RUN", "--rank is for two runs"),
         ("--backends aware,flow -w run -s system.json", "Missing option '-n'"),
-        ("--backends aware,flow RUN -o network.yml", "unknown suffix"),
+        ("--backends aware,flow RUN -o other.yml", "unknown suffix"),
         ("--backends aware,flow RUN -o system.json", "would overwrite an input"),
     ],
 )

@@ -1,18 +1,22 @@
 """The warm-up reaches every compiled function that the program calls, and leaves the bounds as they were."""
 
 import importlib
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+import chakra
 from chakra import jit
 from chakra.cli.commands import warmup
 
 #: modules that choose between compiled and plain code, and what they choose by
 CHOOSERS = (
     "chakra.replay.engines.phases.engine",
+    "chakra.replay.engines.phases.durations",
     "chakra.replay.engines.messages.engine",
     "chakra.et.codec",
     "chakra.et.graph",
@@ -20,6 +24,7 @@ CHOOSERS = (
     "chakra.timeline.perfetto",
     "chakra.viz.graph.levels",
     "chakra.converters.pytorch.match.attach",
+    "chakra.replay.networks.flow.link_paths",
 )
 BOUNDS = (
     "COMPILE_FROM",
@@ -32,6 +37,23 @@ BOUNDS = (
     "_BIG_FILE_BYTES",
     "_PLAIN",
 )
+
+
+def test_every_chooser_is_known() -> None:
+    """No module compiles kernels behind the back of the warm-up."""
+    root = Path(chakra.__file__).resolve().parents[1]
+    found = set()
+    for folder, package in (
+        ("chakra", "chakra"),
+        *((name, f"chakra.{name}") for name in ("replay", "converters")),
+    ):
+        for path in (root / folder).rglob("*.py"):
+            if re.search(
+                r"^ *from chakra\.jit import .*\bcompiled\b", path.read_text(encoding="utf-8"), re.MULTILINE
+            ):
+                found.add(".".join((package, *path.relative_to(root / folder).with_suffix("").parts)))
+    # it shares the kernels of `attach`
+    assert found == {*CHOOSERS, "chakra.converters.pytorch.match.pair"}
 
 
 def bounds() -> dict[tuple[str, str], object]:
@@ -81,6 +103,8 @@ def test_every_entry_point_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
         "chakra.timeline._perfetto_kernel",
         "chakra.viz.graph._levels_kernel",
         "chakra.replay.engines.kernels.phases",
+        "chakra.replay.engines.kernels.phases_algorithms",
         "chakra.replay.engines.kernels.messages",
         "chakra.converters.pytorch.match.sweeps",
+        "chakra.replay.networks.flow.search",
     }

@@ -27,6 +27,7 @@ BASE = (
     "chakra.arguments",
     "chakra.arrays",
     "chakra.io",
+    "chakra.garbage",
     "chakra.workers",
     "chakra.alignment",
     "chakra.jit",

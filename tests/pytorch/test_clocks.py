@@ -4,11 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mini_job import MiniJob, collective
 
+from chakra.converters.pytorch.all_ranks.agreement import RankPart
+from chakra.converters.pytorch.all_ranks.clocks import compare_clocks
+from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
+from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.converters.pytorch.job import Inputs, Settings
 from chakra.converters.pytorch.ranks import JobResult, convert_job
-from chakra.et import read_trace
+from chakra.et import CommType, read_trace
 
 BASE_NS = 10**18
 
@@ -82,3 +88,30 @@ def test_recordings_of_two_runs_are_not_aligned(tmp_path: Path) -> None:
     result = convert_job(inputs, tmp_path / "job", Settings(), jobs=1)
     assert len(result.clock_notes) == 1
     assert "fit no common difference" in result.clock_notes[0]
+
+
+@given(st.data())
+def test_every_clock_is_known_to_within_what_is_said(data: st.DataObject) -> None:
+    """Jobs of any groups: a rank's difference is right to within its bounds, however long members waited."""
+    ranks = data.draw(st.integers(2, 6))
+    ahead = [0, *(data.draw(st.sampled_from([0, 10**9, -(10**8), 10**18])) for _ in range(ranks - 1))]
+    subsets = st.lists(st.sampled_from(range(ranks)), min_size=1, unique=True).map(sorted)
+    members = [list(range(ranks)), *data.draw(st.lists(subsets, max_size=3))]
+    calls: list[list[tuple[str, int, int, int]]] = [[] for _ in range(ranks)]
+    times: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
+    now = BASE_NS
+    order = data.draw(st.lists(st.sampled_from(range(len(members))), max_size=8))
+    for number in [0, *order]:
+        begins = {rank: now + data.draw(st.integers(0, 10**6)) for rank in members[number]}
+        now = max(begins.values()) + data.draw(st.integers(0, 10**5))
+        for rank, begin in begins.items():
+            end = now + data.draw(st.integers(0, 10**3))
+            on_device = number == 0 or data.draw(st.booleans())
+            calls[rank].append((str(number), int(CommType.ALL_REDUCE), 4, end - begin))
+            times[rank].append((begin + ahead[rank], end + ahead[rank] if on_device else -1))
+    groups = ProcessGroups({str(k): tuple(ranks) for k, ranks in enumerate(members)}, ranks)
+    parts = [RankPart(rank, groups, [], calls[rank], [], {}, "", "", times[rank]) for rank in range(ranks)]
+    found = compare_clocks(data.draw(st.permutations(parts)), GroupNumbers([("", groups)]))
+    assert not found.unfit
+    for rank in range(ranks):
+        assert abs(found.ahead_ns[rank] - ahead[rank]) <= found.within_ns[rank]

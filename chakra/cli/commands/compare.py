@@ -143,9 +143,6 @@ def _of_backends(backends: str, a: str | None, options: Options, output: Path | 
         refuse_idle(("long_run",), "is for ns3, which is not one of --backends")
     if options["workload"] is None:
         raise UsageError("--backends: which workload? -w PREFIX, as chakra replay takes it")
-    files = [options[name] for name in ("system", "network", "memory", "groups")]
-    if output is not None and any(_overwrites(output, path) for path in files if path):
-        raise UsageError(f"{output}: would overwrite an input")
     from chakra.cli.support.machine import put_machine
     from chakra.cli.support.running import Running
     from chakra.compare.backends import backends_document, backends_html, backends_text

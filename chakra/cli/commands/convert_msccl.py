@@ -18,6 +18,7 @@ from chakra.io.readable import counted
     "--output",
     "-o",
     type=click.Path(path_type=str),
+    metavar="OUT",
     help="Prefix of the traces PREFIX.<rank>.et; with --algorithm the XML file (standard output if left out).",
 )
 @click.option(

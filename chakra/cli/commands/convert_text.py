@@ -20,6 +20,7 @@ from chakra.io.documents import document_text
     "-o",
     required=True,
     type=click.Path(path_type=str),
+    metavar="PREFIX",
     help="Prefix of the traces: PREFIX.<rank>.et, and PREFIX.comm_groups.json where groups are used.",
 )
 @click.option(

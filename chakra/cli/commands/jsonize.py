@@ -1,6 +1,5 @@
 """`chakra jsonize`: execution traces as JSON and back."""
 
-import os
 import sys
 
 import rich_click as click
@@ -45,7 +44,5 @@ def command(source: str | None, target: str | None, input_name: str | None, outp
     elif target is None or target == "-":
         write_json(data, source, sys.stdout)
     else:
-        if os.path.exists(target) and os.path.samefile(source, target):
-            raise UsageError(f"{target}: input and output are the same file")
         with files.atomic_text(target) as text:
             write_json(data, source, text)

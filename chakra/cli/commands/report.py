@@ -1,6 +1,5 @@
 """``chakra report``: a self-contained page of one or more runs."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
-from chakra.io.files import atomic_text
+from chakra.io.files import atomic_text, expect_apart
 from chakra.io.readable import bytes_text, counted
 from chakra.report import essence, read_run, report_html
 from chakra.report.document import Run, designs
@@ -48,8 +47,7 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
         return
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output}: unknown suffix; a report is an .html file")
-    if any(os.path.realpath(path) == os.path.realpath(output) for path in runs):
-        raise UsageError(f"{output}: would overwrite an input")
+    expect_apart([output], runs)
     with ProgressBar("drawing the page", after_s=1.0):
         page = report_html(found)
     with atomic_text(output) as file:

@@ -1,6 +1,5 @@
 """``chakra timeline``: a run as a Chrome or Perfetto timeline."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -93,8 +92,7 @@ def command(
         inputs = [rank.device for rank in found if rank.device is not None]
         if not inputs:
             raise UsageError(f"{found[0].linked}: a linked trace; a timeline is made from Kineto traces")
-    if any(os.path.realpath(path) == os.path.realpath(target) for path in inputs):
-        raise UsageError(f"{target}: would overwrite the input")
+    files.expect_apart([target], inputs)
     started = time.perf_counter()
     window = parse_window(options["window"]) if options["window"] else None
     ranks = parse_ranks(options["ranks"]) if options["ranks"] else None

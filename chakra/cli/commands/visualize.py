@@ -1,6 +1,5 @@
 """``chakra visualize``: draw a trace's graph."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from chakra.cli.support.numbers import DecimalRange, WholeNumber, WholeRange
 from chakra.cli.support.options import Options, filename_options
 from chakra.cli.support.written import say, written_option
 from chakra.errors import UsageError
+from chakra.io.files import expect_apart
 from chakra.io.readable import counted
 from chakra.viz.draw import FORMATS, HTML_LIMIT, PLAIN_LIMIT, DrawOptions, draw, format_of
 from chakra.viz.graph import select
@@ -85,8 +85,7 @@ def command(
     html."""
     source, target = _files(paths, input_name, output_name)
     format_of(target)
-    if os.path.realpath(source) == os.path.realpath(target):
-        raise UsageError(f"{target}: would overwrite the trace itself")
+    expect_apart([target], [source])
     started = time.perf_counter()
     graph = _selected(read_graph(source), options)
     if not graph.n_nodes:

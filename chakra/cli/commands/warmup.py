@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import rich_click as click
@@ -102,6 +103,7 @@ def _workload() -> "Workload":
     def program(b: TraceBuilder) -> None:
         first = b.compute(duration_micros=1)
         b.collective("all-reduce", size_bytes=4096, after=first)
+        b.collective("broadcast", size_bytes=4096)
         b.send((b.rank + 1) % 4, size_bytes=64)
         b.recv((b.rank - 1) % 4, size_bytes=64)
 
@@ -132,7 +134,8 @@ def traces() -> None:
 def _replay(module: str, algorithm: str, **options: object) -> None:
     simulate = importlib.import_module("chakra.replay").simulate
     system = {"all-reduce-implementation": [algorithm] * 2}
-    with _set(module, COMPILE_FROM=(0, 0, 0)):
+    always = {"COMPILE_FROM": (0, 0, 0)}
+    with _set(module, **always), _set("chakra.replay.engines.phases.durations", **always):
         simulate(_workload().traces(), system, NETWORK, **options)
 
 
@@ -151,6 +154,21 @@ def phases() -> None:
 def messages() -> None:
     """Replays of every message."""
     _replay("chakra.replay.engines.messages.engine", "ring", backend="aware", engine="messages")
+
+
+def routes() -> None:
+    """Searching for routes over links, of every kind: one of several, all at once, and some to choose from."""
+    import numpy as np
+
+    from chakra.replay.networks.flow.link_paths import link_paths
+    from chakra.replay.topologies import fat_tree
+
+    network = fat_tree(down=[2, 2], up=[1, 2], bandwidth_gibps=50.0, latency_ns=500.0)
+    pairs = np.array([[0, 3], [1, 2]], np.int64)
+    with _set("chakra.replay.networks.flow.link_paths", COMPILE_FROM=(0, 0, 0)):
+        for how in ("hash", "spray", "adaptive"):
+            links = replace(network.links, ecmp=how) if network.links is not None else None
+            link_paths(replace(network, links=links), pairs)
 
 
 def drawings() -> None:
@@ -201,5 +219,6 @@ PARTS: tuple[tuple[str, Callable[[], None]], ...] = (
     ("traces", traces),
     ("PyTorch traces", pytorch),
     ("timelines", timelines),
+    ("routes", routes),
     ("drawings", drawings),
 )

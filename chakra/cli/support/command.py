@@ -9,6 +9,7 @@ import rich_click as click
 from click import core
 
 from chakra.errors import UsageError
+from chakra.io import files
 
 #: what click has for a default that nobody wrote
 UNSET = getattr(core, "UNSET", None)
@@ -18,6 +19,8 @@ HELP_OPTIONS = ["-h", "--help"]
 READ_NOW = f"{__name__}.read_now"
 #: metavars of options whose value may be a folder to write into
 _FOLDERS = ("DIR", "OUT")
+#: metavars of options whose value is a folder or begins the names of files
+_BEGINNINGS = ("PREFIX", "FOLDER", *_FOLDERS)
 #: metavars of options whose value is a path
 _PATHS = ("FILE", "PREFIX", "FOLDER", "CSV", "SVG", *_FOLDERS)
 _SLASHES = ("/", os.sep)
@@ -145,6 +148,20 @@ class ChakraCommand(click.RichCommand):
         if word in self._files and value[-1:] in _SLASHES:
             raise UsageError(f"{self._paths[word]}: {value} names a folder; expected a name behind it")
 
+    def _expect_apart(self, given: dict[str, Any]) -> None:
+        """Refuse an output that is one of the inputs before any work; other files that are read are known later."""
+        outputs: list[str] = []
+        inputs: list[str] = []
+        for one in self.params:
+            value = given.get(one.name or "")
+            named = isinstance(one.type, click.Path) or one.metavar in _PATHS
+            if value is None or not named or one.metavar in _BEGINNINGS:
+                continue
+            where = outputs if "--output" in one.opts else inputs
+            where += list(value) if isinstance(value, (tuple, list)) else [value]
+        if outputs and inputs:
+            files.expect_apart(outputs, inputs)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's own, after ``-o`` is ``--output`` wherever it stands for an option and not for a value.
 
@@ -153,7 +170,7 @@ class ChakraCommand(click.RichCommand):
         Raises
         ------
         UsageError
-            An empty path, a folder in the place of a file to write, or NaN in the place of a number with bounds.
+            An empty path, a folder or an input in place of a file to write, or NaN in place of a number with bounds.
         """
         written = list(args)
         place = 0
@@ -178,6 +195,7 @@ class ChakraCommand(click.RichCommand):
             # no bound of a range keeps it out
             if isinstance(option.type, click.FloatRange) and isinstance(value, float) and math.isnan(value):
                 raise UsageError(f"{option.opts[-1]}: not a number")
+        self._expect_apart(ctx.params)
         ctx.params.update(absent)
         for name in absent:
             ctx.set_parameter_source(name, core.ParameterSource.DEFAULT)

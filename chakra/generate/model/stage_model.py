@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from chakra.errors import UsageError
@@ -10,7 +11,7 @@ from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.readable import counted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageModel:
     """A model cut into chunks: ``chunks[g]`` are the layers of global chunk g = chunk * P + stage.
 
@@ -51,12 +52,21 @@ class StageModel:
 
     def tied_stages(self, stages: int) -> tuple[int, ...]:
         """Stages of ``stages`` that hold copies of one embedding; none where it is on one of them alone."""
-        holders = {
-            self.stage_of(number, stages)
+        holders = {self.stage_of(number, stages) for number in self._tied_chunks}
+        return tuple(sorted(holders)) if len(holders) > 1 else ()
+
+    @cached_property
+    def _tied_chunks(self) -> tuple[int, ...]:
+        return tuple(
+            number
             for number, chunk in enumerate(self.chunks)
             if any(weight.tied for layer in chunk for weight in layer.weights())
-        }
-        return tuple(sorted(holders)) if len(holders) > 1 else ()
+        )
+
+    @cached_property
+    def deepest(self) -> int:
+        """Layers of the chunk that has most."""
+        return max(len(chunk) for chunk in self.chunks)
 
     @property
     def opened(self) -> int:

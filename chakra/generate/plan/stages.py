@@ -78,8 +78,7 @@ class StageBuilder:
         micro = self.training.passes
         boundaries = self._lanes * len(self.model.chunks)
         steps = max(1, self.parallel.cp - 1) * 64
-        deepest = max(len(chunk) for chunk in self.model.chunks)
-        slot = (list(Phase).index(phase) * len(self.model.chunks) + global_chunk) * deepest + layer
+        slot = (list(Phase).index(phase) * len(self.model.chunks) + global_chunk) * self.model.deepest + layer
         return PassContext(
             builder, self.parallel.axis_sizes, (boundaries + slot * steps) * micro, micro, memory
         )

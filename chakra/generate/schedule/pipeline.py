@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -68,7 +68,7 @@ class Action:
 Schedule = tuple[tuple[Action, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Placement:
     """Where the parts of the model lie: the ways that micro-batches take through stages and their chunks.
 
@@ -78,7 +78,7 @@ class Placement:
 
     routes: tuple[tuple[tuple[int, int], ...], ...]
 
-    @property
+    @cached_property
     def chunks(self) -> int:
         """Chunks of each stage."""
         return 1 + max(chunk for route in self.routes for _, chunk in route)
@@ -87,9 +87,13 @@ class Placement:
         """Route and part of a chunk."""
         return self._places[stage, chunk]
 
-    @property
+    @cached_property
     def _places(self) -> dict[tuple[int, int], tuple[int, int]]:
-        return _places_of(self)
+        return {
+            place: (number, part)
+            for number, route in enumerate(self.routes)
+            for part, place in enumerate(route)
+        }
 
     def layers(self, parts: Sequence[PartT], stage: int) -> tuple[PartT, ...]:
         """What a stage has of the ``parts`` of a model, by chunk."""
@@ -107,15 +111,7 @@ class Placement:
         return range(route * each, (route + 1) * each)
 
 
-@cache
-def _places_of(placement: Placement) -> dict[tuple[int, int], tuple[int, int]]:
-    return {
-        place: (number, part)
-        for number, route in enumerate(placement.routes)
-        for part, place in enumerate(route)
-    }
-
-
+@lru_cache(maxsize=64)
 def placed(kind: ScheduleKind, stages: int, chunks: int = 1) -> Placement:
     """The placement that a schedule works on.
 

@@ -82,9 +82,8 @@ def lacking(parts: list[RankPart], table: GroupNumbers) -> tuple[list[int], str]
         return ranks, (
             f"{said}a replay of these traces alone is a smaller job (--replicate on a machine of all ranks repeats them)"
         )
-    whole = next(
-        (n for n in range(len(here), 0, -1) if set(range(n)) <= set(here) and table.world % n == 0), 0
-    )
+    gap = next(n for n in range(len(here) + 1) if n not in here)
+    whole = next((n for n in range(gap, 0, -1) if table.world % n == 0), 0)
     return ranks, f"{said}a replay needs a trace of each rank" + (
         f", or those of the first {counted(whole, 'rank')} alone (--replicate on a machine of all ranks repeats them)"
         if whole
@@ -105,13 +104,13 @@ def fill_members(parts: list[RankPart]) -> list[str]:
         for name in set(part.used_groups) - known - {"", WORLD}:
             users[name].add(part.rank)
             sizes[name] = max(sizes.get(name, 0), part.groups.sizes.get(name, 0))
+    by_rank = {part.rank: part for part in parts}
     out = []
     for name, ranks in sorted(users.items()):
         members = tuple(range(world)) if 0 < sizes[name] == world else tuple(sorted(ranks))
         if len(members) == sizes[name]:
-            for part in parts:
-                if part.rank in members:
-                    part.groups.add(name, members)
+            for rank in by_rank.keys() & set(members):
+                by_rank[rank].groups.add(name, members)
             continue
         said = f"{counted(sizes[name], 'rank')}" if sizes[name] else "an unknown number of ranks"
         out.append(

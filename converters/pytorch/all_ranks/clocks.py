@@ -8,10 +8,11 @@ difference is taken from the ends, which are close together, and moved into the 
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.all_ranks.agreement import RankPart
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.et import CommType
@@ -25,6 +26,10 @@ _TOGETHER = frozenset(
 DRIFT_NS = 100_000
 #: differences up to this are none
 LEAST_NS = 1_000
+#: later than any time, ns
+_NEVER = 1 << 62
+#: kind, begin and end (ns) of the collectives of each group, in order
+_Times: TypeAlias = dict[str, list[tuple[int, int, int]]]
 
 
 @dataclass(slots=True)
@@ -49,34 +54,96 @@ class _Difference:
     high: int
     count: int
 
+    @property
+    def within(self) -> int:
+        """How far the estimate may be off: it lies anywhere between the bounds."""
+        return max(self.high - self.estimate, self.estimate - self.low, 0)
+
 
 def compare_clocks(parts: list[RankPart], table: GroupNumbers) -> Clocks:
-    """Compare the clocks of all ranks that the collectives of groups connect with the first one."""
+    """Compare the clocks of all ranks that the collectives of groups connect with the first one.
+
+    Ranks are joined one by one, each to the one already joined with which its difference is known best (Prim's
+    algorithm): a rank that is joined is compared once with those that are not.
+    """
     times = {part.rank: _times(part, table) for part in parts if part.times}
     clocks = Clocks()
     if len(times) < 2:
         return clocks
-    first = min(times)
-    clocks.ahead_ns[first] = clocks.within_ns[first] = 0
-    waiting = sorted(set(times) - {first})
-    while waiting:
-        found = [
-            (difference.high - difference.low, rank, known, difference)
-            for rank in waiting
-            for known in clocks.ahead_ns
-            if (difference := _difference(times[known], times[rank])) is not None
-        ]
-        if not found:
+    ranks = sorted(times)
+    groups = _Shared([times[rank] for rank in ranks])
+    least: I64 = np.full(len(ranks), _NEVER)  # width of the best difference to a rank that is joined
+    nearest: I64 = np.zeros(len(ranks), np.int64)
+    waiting: Bool = np.ones(len(ranks), np.bool_)
+    joined = 0
+    clocks.ahead_ns[ranks[0]] = clocks.within_ns[ranks[0]] = 0
+    while True:
+        waiting[joined] = False
+        width = groups.width(joined)
+        better: Bool = waiting & (
+            (width < least) | ((width == least) & (width < _NEVER) & (joined < nearest))
+        )
+        least[better], nearest[better] = width[better], joined
+        rest = np.flatnonzero(waiting)
+        if not len(rest):
             break
-        _, rank, known, difference = min(found, key=lambda item: item[:3])
-        waiting.remove(rank)
-        own = _judged(rank, known, difference, clocks)
-        clocks.ahead_ns[rank] = clocks.ahead_ns[known] + own
-        blur = (difference.high - difference.low + 1) // 2 if own else 0
-        clocks.within_ns[rank] = clocks.within_ns[known] + max(blur, 0)
-        if known in clocks.unfit:
-            clocks.unfit.add(rank)
+        joined = int(rest[np.argmin(least[rest])])
+        if least[joined] == _NEVER:
+            break
+        known = int(nearest[joined])
+        _join(ranks[joined], ranks[known], _difference(times[ranks[known]], times[ranks[joined]]), clocks)
     return clocks
+
+
+def _join(rank: int, known: int, found: _Difference, clocks: Clocks) -> None:
+    """Put a rank's clock beside one that is known."""
+    own = _judged(rank, known, found, clocks)
+    clocks.ahead_ns[rank] = clocks.ahead_ns[known] + own
+    clocks.within_ns[rank] = clocks.within_ns[known] + (found.within if own else 0)
+    if known in clocks.unfit:
+        clocks.unfit.add(rank)
+
+
+class _Shared:
+    """Which ranks, by place, recorded the same collectives of a group, and when: a table for each such set of ranks."""
+
+    def __init__(self, times: list[_Times]) -> None:
+        alike: dict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+        for place, groups in enumerate(times):
+            for group, calls in groups.items():
+                alike[group, tuple(kind for kind, _, _ in calls)].append(place)
+        self.count = len(times)
+        #: per rank, its tables and its row in each
+        self.of_rank: list[list[tuple[int, int]]] = [[] for _ in times]
+        #: places of the ranks, and when each of their collectives began and ended
+        self.tables: list[tuple[I64, I64, I64]] = []
+        for (group, kinds), places in alike.items():
+            columns = [number for number, kind in enumerate(kinds) if kind in _TOGETHER]
+            if len(places) < 2 or not columns:
+                continue
+            recorded: I64 = np.array(
+                [[times[place][group][n][1:] for n in columns] for place in places], np.int64
+            )
+            for row, place in enumerate(places):
+                self.of_rank[place].append((len(self.tables), row))
+            self.tables.append(
+                (np.array(places, np.int64), recorded[:, :, 0].copy(), recorded[:, :, 1].copy())
+            )
+
+    def width(self, place: int) -> I64:
+        """How far the bounds of each rank's difference from this one lie apart; ``_NEVER`` where nothing bounds it."""
+        low: I64 = np.full(self.count, -_NEVER)
+        high: I64 = np.full(self.count, _NEVER)
+        bounded: Bool = np.zeros(self.count, np.bool_)
+        for number, row in self.of_rank[place]:
+            places, begin, end = self.tables[number]
+            told: Bool = (end >= 0) & (end[row] >= 0)
+            bounded[places] |= told.any(axis=1)
+            low[places] = np.maximum(low[places], np.where(told, begin - end[row], -_NEVER).max(axis=1))
+            high[places] = np.minimum(high[places], np.where(told, end - begin[row], _NEVER).min(axis=1))
+        out: I64 = np.full(self.count, _NEVER)
+        out[bounded] = high[bounded] - low[bounded]
+        return out
 
 
 def _judged(rank: int, known: int, found: _Difference, clocks: Clocks) -> int:
@@ -90,26 +157,22 @@ def _judged(rank: int, known: int, found: _Difference, clocks: Clocks) -> int:
         return 0
     if found.low - LEAST_NS <= 0 <= found.high + LEAST_NS:
         return 0
-    within = (found.high - found.low) / 2e3
     clocks.notes.append(
         f"rank {rank}'s clock is {found.estimate / 1e6:,.3f} ms ahead of rank {known}'s: aligned by {found.count} common "
-        f"collectives, to within {max(within, 0):,.1f} us"
+        f"collectives, to within {found.within / 1e3:,.1f} us"
     )
     return found.estimate
 
 
-def _times(part: RankPart, table: GroupNumbers) -> dict[str, list[tuple[int, int, int]]]:
-    """Kind, begin and end (ns) of the collectives of each group, in order."""
-    out: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+def _times(part: RankPart, table: GroupNumbers) -> _Times:
+    out: _Times = defaultdict(list)
     for (group, kind, _, _), (begin, end) in zip(part.collectives, part.times, strict=True):
         out[table.id_of(group)].append((kind, begin, end))
     return out
 
 
-def _difference(
-    one: dict[str, list[tuple[int, int, int]]], other: dict[str, list[tuple[int, int, int]]]
-) -> _Difference | None:
-    """How far the clock of ``other`` is ahead of that of ``one``; None without common collectives.
+def _difference(one: _Times, other: _Times) -> _Difference:
+    """How far the clock of ``other`` is ahead of that of ``one``, which have collectives in common.
 
     A group of which the two recorded different collectives says nothing: which are the same cannot be told.
     """
@@ -120,8 +183,6 @@ def _difference(
         for a, b in zip(one[group], other[group], strict=True)
         if a[0] in _TOGETHER and a[2] >= 0 and b[2] >= 0
     ]
-    if not common:
-        return None
     a: I64 = np.array([pair[0] for pair in common], np.int64)
     b: I64 = np.array([pair[1] for pair in common], np.int64)
     low, high = int((b[:, 0] - a[:, 1]).max()), int((b[:, 1] - a[:, 0]).min())

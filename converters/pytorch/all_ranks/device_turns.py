@@ -13,7 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, AnyArray, bounds, rows_by
-from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, takes_turns, union
+from chakra.converters.pytorch.all_ranks.shared_devices import (
+    NEIGHBOURS,
+    DeviceUse,
+    device_use,
+    takes_turns,
+    union,
+)
 from chakra.converters.pytorch.graph.columns import NodeColumns, columns_of
 from chakra.converters.pytorch.graph.linked_graph import (
     NODE_TURN,
@@ -27,8 +33,6 @@ from chakra.et.idle_nodes import TURN
 LEAST_NS = 50_000
 #: share of the lateness that others' operations fill, from which on it is theirs
 LEAST_SHARE = 0.5
-#: Ranks so far from each other in the job's order are on other hosts.
-NEIGHBOURS = 64
 
 
 @dataclass(frozen=True, slots=True)

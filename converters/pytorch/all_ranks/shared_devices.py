@@ -22,6 +22,8 @@ LONGEST_NS = 1_000_000
 LEAST_EXPECTED = 8.0
 #: kernels side by side, of those that chance would give, up to which they take turns
 MOST_SHARE = 0.05
+#: ranks so far from each other in the job's order are on other hosts
+NEIGHBOURS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,22 @@ def _within(stretches: tuple[I64, I64], low: int, high: int) -> tuple[I64, I64]:
     return stretches[0][inside], stretches[1][inside]
 
 
+def neighbours(ranks: Iterable[int]) -> list[tuple[int, int]]:
+    """Pairs of these ranks that may be on one host, the lower rank first."""
+    ordered = sorted(ranks)
+    return [
+        (one, other)
+        for place, one in enumerate(ordered)
+        for other in ordered[place + 1 : place + 1 + NEIGHBOURS]
+        if other - one <= NEIGHBOURS
+    ]
+
+
 def sharing(uses: Sequence[DeviceUse], pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Ranks of the first of these pairs whose members take turns, with all who share with them; empty: none."""
     by_rank = {use.rank: use for use in uses}
     found: set[int] = set()
-    for one, other in sorted(pairs):
+    for one, other in sorted(set(pairs)):
         if one in by_rank and other in by_rank and takes_turns(by_rank[one], by_rank[other]):
             found |= {one, other}
     return sorted(found)

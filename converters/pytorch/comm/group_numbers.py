@@ -1,6 +1,7 @@
 """Numbers for process groups, the same on every rank, and the group file of the simulator (rule R-COMM 3)."""
 
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 
 from chakra.converters.pytorch.comm.operations import ProcessGroups
@@ -75,6 +76,14 @@ class GroupNumbers:
     def id_of(self, name: str) -> str:
         """Decimal id of a group."""
         return self.ids.get(name, WORLD)
+
+    def only(self, names: Iterable[str]) -> "GroupNumbers":
+        """The same numbers, of groups of these names alone: what one rank needs of a job's."""
+        out = copy(self)
+        wanted = self.ids.keys() & set(names)
+        out.ids = {name: self.ids[name] for name in wanted}
+        out.members = {name: self.members[name] for name in wanted}
+        return out
 
     def file_content(self, used: Iterable[str]) -> dict[str, list[int]]:
         """The group file: members of every group that has a number of its own and known members."""

@@ -149,8 +149,13 @@ def groups_of(host: HostTrace | None, device: DeviceTrace) -> ProcessGroups:
         if not members and (size == groups.world or not size):
             members = tuple(range(groups.world))
         groups.add(str(item["pg_name"]), members)
+    said: set[tuple[str, str, str]] = set()  # most calls of a group say the same of it
     for args in device.comm:
-        if args.group is not None:
+        if args.group is None:
+            continue
+        what = (str(args.group), str(args.group_ranks), f"{args.start} {args.stride} {args.group_size}")
+        if what not in said:
+            said.add(what)
             groups.add(str(args.group), _ranks_of(args))
     return groups
 

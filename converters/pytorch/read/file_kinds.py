@@ -26,7 +26,7 @@ def head_and_kind(path: str | Path) -> tuple[bytes, FileKind]:
     ConversionError
         The file cannot be read, or is cut off before anything says what it is.
     """
-    source = Source(path)
+    source = Source(path, looked_at=True)
     try:
         size = HEAD_BYTES
         head = read_head(source, size)

@@ -41,12 +41,13 @@ class Source:
     """Bytes of a plain or gzip file (told apart by the magic bytes), read forward.
 
     A gzip stream that is cut off or damaged yields all bytes in front of the damage; `cut` then says so.
+    What is only `looked_at` to see what it is, is no input (see `open_file`).
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, looked_at: bool = False) -> None:
         self.path = str(path)
         self.cut: str | None = None
-        self._file = open_file(path, error=ConversionError)
+        self._file = open_file(path, error=ConversionError, looked_at=looked_at)
         try:
             packed = self._file.peek(2)[:2] == GZIP_MAGIC  # a pipe cannot go back
         except OSError as error:

@@ -71,7 +71,8 @@ class Section:
 
     def begun(self) -> bool:
         """Whether it has rows."""
-        return bool(self.places())
+        rows = self.out or self.inside or self.wrong or self.inside_wrong
+        return bool(rows or self.broken or self.inside_broken)
 
     def places(self) -> list[str]:
         """Where its rows are, good ones first."""
