@@ -2,18 +2,66 @@
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
 
+from chakra.errors import UsageError
 from chakra.garbage import collect_rarely
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+
+class _Process(SpawnProcess):
+    """A fresh process that does not begin with the program which started it.
+
+    Python's own runs the script again, to find what tasks may refer to; a script that calls us outside of
+    ``if __name__ == "__main__":`` would then start workers in its workers. Our tasks are functions of modules.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - Python's name
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = program
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+class _Pool(ProcessPoolExecutor):
+    """Processes of that kind."""
+
+    def submit(
+        self, fn: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> Future[_Made]:
+        """Run a function of a module in one of them."""
+        if getattr(fn, "__module__", None) == "__main__":
+            raise UsageError(
+                f"{getattr(fn, '__name__', fn)} is a function of the script that runs, which other processes do not "
+                "know: put it into a module, or use threads"
+            )
+        return super().submit(fn, *args, **kwargs)
 
 
 def worker_pool(count: int) -> ProcessPoolExecutor:
-    """A pool of fresh processes (numba's and numpy's threads do not survive a fork)."""
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
+    """A pool of fresh processes (numba's and numpy's threads do not survive a fork).
+
+    Its tasks are functions of modules: `submit` raises `chakra.errors.UsageError` for one of the script that runs.
+    """
+    return _Pool(count, mp_context=_Context(), initializer=_begin)
 
 
 @contextmanager

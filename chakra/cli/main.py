@@ -21,7 +21,7 @@ from chakra import __version__
 from chakra.cli.support.subcommands import Subcommands, did_you_mean
 from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, EXIT_INTERRUPTED, ChakraError, Terminated
 from chakra.garbage import collect_rarely
-from chakra.io.files import inputs_kept
+from chakra.io.inputs import inputs_kept
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

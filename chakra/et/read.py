@@ -15,7 +15,7 @@ from chakra.errors import TraceError
 from chakra.et.codec import decode_records, frame
 from chakra.et.trace import Trace, make_trace
 from chakra.et.wire import make_records, parse_metadata
-from chakra.io import files
+from chakra.io import files, inputs
 from chakra.io.rank_files import neighbour, traces_beside
 from chakra.io.readable import counted
 from chakra.schemas.protolib import encode_varint
@@ -134,8 +134,9 @@ def _hash(raw: U8) -> bytes:
 def _read_raw(name: str) -> U8:
     """The file's bytes as they are on disk; big files are mapped."""
     try:
-        size = os.stat(name).st_size
-        if size > _MAP_ABOVE_BYTES and os.path.isfile(name):
+        found = os.stat(name)
+        if found.st_size > _MAP_ABOVE_BYTES and os.path.isfile(name):
+            inputs.note_input(found)
             return np.memmap(name, np.uint8, "r")
     except (OSError, ValueError) as error:
         raise TraceError(f"{name}: cannot be read: {files.reason(error)}{neighbour(name)}") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from chakra.errors import ChakraError, TraceError, UsageError
-from chakra.io import leftovers
+from chakra.io import inputs, leftovers
 from chakra.io.gunzip import GZIP_MAGIC as GZIP_MAGIC
 from chakra.io.gunzip import Unpacker
 from chakra.io.limits import MAX_STREAM_BYTES
@@ -45,10 +45,6 @@ class WriteError(UsageError):
         self.path, self.why = os.fspath(path), why
 
 
-#: numbers of the files that were read in a block of `inputs_kept`; None outside
-_inputs: set[tuple[int, int]] | None = None
-
-
 @contextmanager
 def _atomic(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block
@@ -70,7 +66,7 @@ def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
     replaced: ``path``, or what it links to.
     """
     target = _resolved(path)
-    if _inputs and target.exists() and _number(target.stat()) in _inputs:
+    if inputs.is_input(target):
         raise UsageError(f"{path}: would overwrite an input")
     with made_folder(target.parent, path):
         try:
@@ -78,8 +74,7 @@ def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
             handle, temporary = leftovers.new_file(target.parent, leftovers.prefix(target.name))
         except (OSError, ValueError) as error:
             raise WriteError(path, reason(error)) from error
-        if _inputs:
-            _inputs.discard(_number(os.fstat(handle)))  # numbers of removed files come again
+        inputs.note_new(handle)
         try:
             yield temporary, target
         finally:
@@ -160,7 +155,7 @@ def expect_writable(paths: Iterable[PathLike]) -> None:
                 pass
 
 
-def expect_apart(targets: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:
+def expect_apart(targets: Iterable[PathLike], read: Iterable[PathLike]) -> None:
     """Find out before any work that no file to write is one of those that are read.
 
     Raises
@@ -168,7 +163,7 @@ def expect_apart(targets: Iterable[PathLike], inputs: Iterable[PathLike]) -> Non
     UsageError
         One is: by its path, or as another name of the same file.
     """
-    given = {same for path in inputs for same in _names(path)}
+    given = {same for path in read for same in _names(path)}
     for target in targets:
         if any(same in given for same in _names(target)):
             raise UsageError(f"{target}: would overwrite an input")
@@ -183,22 +178,7 @@ def _names(path: PathLike) -> Iterator[object]:
         if found is None or stat.S_ISREG(found.st_mode):
             yield os.path.realpath(path)
         if found is not None and stat.S_ISREG(found.st_mode):
-            yield _number(found)
-
-
-def _number(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-@contextmanager
-def inputs_kept() -> Iterator[None]:
-    """Files that were read in this block are not overwritten in it: a result would take the place of what it is of."""
-    global _inputs
-    before, _inputs = _inputs, set()
-    try:
-        yield
-    finally:
-        _inputs = before
+            yield inputs.number(found)
 
 
 def expect_prefix(prefix: PathLike) -> Path:
@@ -303,7 +283,7 @@ def open_file(
     error
         Class of what is raised.
     looked_at
-        Whether it is only looked at, to see what it is: it is no input then, and may be overwritten.
+        Whether it is only looked at, to see what it is: it is no input then (`inputs_kept`), and may be overwritten.
 
     Raises
     ------
@@ -316,8 +296,8 @@ def open_file(
         raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}{neighbour(path)}") from cause
     found = os.fstat(file.fileno())
     mode = found.st_mode
-    if _inputs is not None and not looked_at and stat.S_ISREG(mode):
-        _inputs.add(_number(found))
+    if not looked_at:
+        inputs.note_input(found)
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty() and not _is_null(file)):
         file.close()
         raise error(f"{os.fspath(path)}: cannot be read: it is a device, not a file")

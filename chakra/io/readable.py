@@ -199,6 +199,15 @@ def figure_text(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
+def number_text(value: float) -> str:
+    """A number with six significant digits, or all before the point; never as a power of ten where it is large.
+
+    >>> number_text(2e7), number_text(989.5), number_text(0.00012)
+    ('20000000', '989.5', '0.00012')
+    """
+    return f"{value:g}" if abs(value) < 1_000_000 else f"{value:.0f}"
+
+
 def price_text(value: float) -> str:
     """An amount of money: hundredths of whole units, three significant digits of less than one.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from chakra.arguments import checked
 from chakra.io.documents import document_text
 from chakra.io.files import atomic_text, expect_prefix, expect_writable
+from chakra.io.readable import number_text
 from chakra.io.yaml_text import entry_text
 from chakra.platforms.model import Platform
 
@@ -30,7 +31,9 @@ def network_with_text(platform: Platform) -> "tuple[Network, str]":
         lines.append(f"# note: {' '.join(platform.note.split())}")
     for name, number in platform.numbers():
         if name.startswith("dim"):
-            lines.append(f"# {name}: {number.value:g} ({number.status}: {' '.join(number.source.split())})")
+            lines.append(
+                f"# {name}: {number_text(number.value)} ({number.status}: {' '.join(number.source.split())})"
+            )
     document = platform.network()
     network = load_network(document)
     if network.links is not None:

@@ -73,3 +73,11 @@ def test_results_may_be_made_again(folder: Path, line: str) -> None:
     Path("layers.txt").write_text(f"DATA\n1\n{LAYER}")
     for _ in range(2):
         assert run(line.split()) == 0
+
+
+def test_large_traces_stay_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those are mapped, not read."""
+    monkeypatch.setattr("chakra.et.read._MAP_ABOVE_BYTES", 0)
+    before = Path("w.2.et").read_bytes()
+    assert run([*REPLAY, "-o", "w.2.et"]) == 2
+    assert Path("w.2.et").read_bytes() == before

@@ -175,6 +175,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "markup",
         "yaml_text",
         "json_value",
+        "inputs",
         "leftovers",
         "limits",
         "digits",

@@ -11,6 +11,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 import pytest
+from mini_job import MiniJob
 
 from chakra.sweep.executors import runner
 from chakra.workers import workers
@@ -86,3 +87,62 @@ def test_ctrl_c_ends_warmup(tmp_path: Path) -> None:
     assert (process.returncode, errors.splitlines()[-1]) == (130, "chakra: interrupted")
     assert time.monotonic() - start < 5
     assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
+
+
+SCRIPTS = {
+    "a study": """
+from multiprocessing import connection
+from chakra.sweep.executors import runner
+
+with runner(workers=2) as run:
+    print([result for _, result in run(connection.wait, [{"object_list": (), "timeout": 0.0}] * 2)])
+""",
+    "a job": """
+import sys
+from pathlib import Path
+from chakra.converters.pytorch import Inputs, Settings, convert_job
+
+folder = Path(sys.argv[1])
+inputs = [Inputs(folder / f"job.rank{k}.et.json", folder / f"job.rank{k}.kineto.json", rank=k) for k in range(2)]
+print(len(convert_job(inputs, folder / "made", Settings(), jobs=2).outcomes))
+""",
+    "a function of the script": """
+from chakra.errors import UsageError
+from chakra.workers import workers
+
+def own():
+    return 1
+
+try:
+    with workers(2) as pool:
+        pool.submit(own)
+except UsageError as error:
+    print(error)
+""",
+}
+
+
+def script(name: str, folder: Path) -> str:
+    """What a script prints that does not ask whether it is the program."""
+    path = folder / "script.py"
+    path.write_text(SCRIPTS[name])
+    ran = subprocess.run(
+        [sys.executable, str(path), str(folder)], capture_output=True, text=True, timeout=LONG_S, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+def test_scripts_need_no_guard(tmp_path: Path) -> None:
+    """Worker processes do not run the script again, which would start workers of its own."""
+    for rank in range(2):
+        job = MiniJob()
+        job.header["distributedInfo"] = {"rank": rank, "world_size": 2}
+        job.op("first", 100, 50)
+        job.write(tmp_path, f"job.rank{rank}")
+    assert script("a job", tmp_path) == "2\n"
+    assert script("a study", tmp_path) == "[[], []]\n"
+
+
+def test_functions_of_the_script_are_refused(tmp_path: Path) -> None:
+    assert "own is a function of the script that runs" in script("a function of the script", tmp_path)

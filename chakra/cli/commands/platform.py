@@ -8,6 +8,7 @@ from chakra.cli.support.numbers import WholeNumber
 from chakra.cli.support.options import format_option
 from chakra.cli.support.subcommands import Subcommands
 from chakra.io.documents import document_text
+from chakra.io.readable import number_text
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -36,8 +37,8 @@ def list_command(output_format: str) -> None:
     rows = [
         (
             p.name,
-            f"{p.accelerator.peak_tflops:g}",
-            f"{p.accelerator.mem_gbps:g}",
+            number_text(p.accelerator.peak_tflops),
+            number_text(p.accelerator.mem_gbps),
             " x ".join(f"{d.topology} {d.npus or 'n'}" for d in p.dims),
             p.title,
         )
@@ -65,7 +66,7 @@ def show_command(machine: tuple[str, ...], npus: int | None, output_format: str)
     shape_text = " x ".join(f"{dim.topology} {dim.npus or 'n'}" for dim in platform.dims)
     click.echo(f"network: {shape_text}, accelerator: {platform.accelerator.name}")
     click.echo()
-    rows = [(name, f"{n.value:g}", n.status.value, f"  {n.source}") for name, n in platform.numbers()]
+    rows = [(name, number_text(n.value), n.status.value, f"  {n.source}") for name, n in platform.numbers()]
     width = max(len(row[3]) for row in rows)
     click.echo(
         aligned(

@@ -9,7 +9,6 @@ import rich_click as click
 from click import core
 
 from chakra.errors import UsageError
-from chakra.io import files
 
 #: what click has for a default that nobody wrote
 UNSET = getattr(core, "UNSET", None)
@@ -160,7 +159,9 @@ class ChakraCommand(click.RichCommand):
             where = outputs if "--output" in one.opts else inputs
             where += list(value) if isinstance(value, (tuple, list)) else [value]
         if outputs and inputs:
-            files.expect_apart(outputs, inputs)
+            from chakra.io.files import expect_apart
+
+            expect_apart(outputs, inputs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's own, after ``-o`` is ``--output`` wherever it stands for an option and not for a value.
