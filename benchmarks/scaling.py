@@ -434,7 +434,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         "{n}",
     ),
     "generate transformer --npus": (
-        *("generate", "transformer", "--model", "llama3-8b", "--tp", "8", "--npus", "{n8}"),
+        *("generate", "transformer", "--model", "llama3-8b", "--tp", "8", "--npus", "{n}"),
         *("--platform", "hgx-h100"),
     ),
     **{
@@ -463,7 +463,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "generate resnet": ("generate", "resnet", "--npus", "{n}"),
     "generate dlrm": ("generate", "dlrm", "--npus", "{n}"),
     "generate moe": (
-        *("generate", "moe", "--npus", "{n8}", "--tp", "1", "--ep", "8", "--layers", "2"),
+        *("generate", "moe", "--npus", "{n}", "--tp", "1", "--ep", "8", "--layers", "2"),
         *("--platform", "hgx-h100"),
     ),
     "generate moe --pp": (

@@ -2,10 +2,14 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
+import numpy as np
+
+from chakra.arrays import I64, AnyArray, bounds, changes, distinct
 from chakra.errors import ConfigError
 from chakra.io.nearest import nearest
 from chakra.io.readable import counted
@@ -223,16 +227,14 @@ def _row_fields(section: Section, i: int, row: object) -> dict[str, object]:
 
 
 def _network(section: Section, counts: tuple[int, ...], names: _Names, links: list[Link]) -> Network:
-    seen: set[tuple[int, int]] = set()
-    for link in links:
-        if (link.src, link.dst) in seen:
-            raise section.error(
-                "links",
-                f"has the link from {names.of(link.src)} to {names.of(link.dst)} twice; give one link with the "
-                "bandwidth of all",
-            )
-        seen.add((link.src, link.dst))
-    routes = _routes(section, names, seen)
+    twice = _given_twice(links)
+    if twice is not None:
+        raise section.error(
+            "links",
+            f"has the link from {names.of(twice.src)} to {names.of(twice.dst)} twice; give one link with the "
+            "bandwidth of all",
+        )
+    routes = _routes(section, names, links)
     routing = section.read(ROUTING)
     if routing == "inside" and len(counts) == 1:
         raise section.error(
@@ -260,11 +262,26 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
     return with_dims(network)
 
 
-def _routes(section: Section, names: _Names, links: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+def column(links: Sequence[Link], name: str) -> AnyArray:
+    """One number of every link: of its ends int64, else float64."""
+    kind = np.int64 if name in ("src", "dst") else np.float64
+    return np.fromiter(map(attrgetter(name), links), kind, len(links))
+
+
+def _given_twice(links: Sequence[Link]) -> Link | None:
+    """The first link whose ends are those of an earlier one."""
+    src, dst = column(links, "src"), column(links, "dst")
+    order = np.lexsort((dst, src))
+    again = ~(changes(src[order]) | changes(dst[order]))
+    return links[int(order[again].min())] if again.any() else None
+
+
+def _routes(section: Section, names: _Names, given: Sequence[Link]) -> tuple[tuple[int, ...], ...]:
     out: dict[tuple[int, int], tuple[int, ...]] = {}
     rows = section.read(ROUTES)
     if rows is None:
         return ()
+    links = {(link.src, link.dst) for link in given}
     for i, row in enumerate(rows):
         route = tuple(names.number("routes", i, vertex, add=False) for vertex in row)
         if route[0] >= names.npus or route[-1] >= names.npus or route[0] == route[-1]:
@@ -294,29 +311,29 @@ def check_reach(network: Network, when: str = "") -> None:
     if links is None:
         return
     n = network.npus
-    out: dict[int, list[int]] = {}
-    back: dict[int, list[int]] = {}
-    for link in links.links:
-        out.setdefault(link.src, []).append(link.dst)
-        back.setdefault(link.dst, []).append(link.src)
-    for edges, towards in ((out, True), (back, False)):
-        seen = _reached(edges, n, links.npus_forward)
-        for npu in range(n):
-            if npu not in seen:
-                a, b = (0, npu) if towards else (npu, 0)
-                raise ConfigError(f"{network.source}: NPU {b} cannot be reached from NPU {a}{when}")
+    src, dst = column(links.links, "src"), column(links.links, "dst")
+    for tail, head, towards in ((src, dst, True), (dst, src, False)):
+        seen = _reached(tail, head, n + len(links.vertices), n, links.npus_forward)
+        npu = seen[:n].find(0)
+        if npu >= 0:
+            a, b = (0, npu) if towards else (npu, 0)
+            raise ConfigError(f"{network.source}: NPU {b} cannot be reached from NPU {a}{when}")
 
 
-def _reached(edges: Mapping[int, Iterable[int]], npus: int, forward: bool) -> set[int]:
-    """Vertices that a path from NPU 0 leads to."""
-    seen, waiting = {0}, [0]
+def _reached(tail: I64, head: I64, vertices: int, npus: int, forward: bool) -> bytearray:
+    """Of each vertex, whether a path from NPU 0 leads to it."""
+    order = np.argsort(tail, kind="stable")
+    to: list[int] = head[order].tolist()
+    start: list[int] = bounds(np.bincount(tail, minlength=vertices)).tolist()
+    seen, waiting = bytearray(vertices), [0]
+    seen[0] = 1
     while waiting:
         here = waiting.pop()
         if 0 < here < npus and not forward:
             continue
-        for there in edges.get(here, ()):
-            if there not in seen:
-                seen.add(there)
+        for there in to[start[here] : start[here + 1]]:
+            if not seen[there]:
+                seen[there] = 1
                 waiting.append(there)
     return seen
 
@@ -327,12 +344,12 @@ def with_dims(network: Network) -> Network:
     The bandwidth is what the NPU that can send least can send, over all its links; the latency is the links' mean.
     """
     assert network.links is not None
-    egress: dict[int, float] = {}
-    for link in network.links.links:
-        if link.src < network.npus:
-            egress[link.src] = egress.get(link.src, 0.0) + link.bandwidth_gibps
-    least = min(egress.values())
-    mean = sum(link.latency_ns for link in network.links.links) / len(network.links.links)
+    links = network.links.links
+    src = column(links, "src")
+    ours = src < network.npus
+    egress = np.bincount(src[ours], column(links, "bandwidth_gibps")[ours], minlength=network.npus)
+    least = float(egress[distinct(src[ours])].min())
+    mean = sum(map(attrgetter("latency_ns"), links)) / len(links)
     return replace(
         network, dims=tuple(replace(dim, bandwidth_gibps=least, latency_ns=mean) for dim in network.dims)
     )

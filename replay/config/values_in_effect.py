@@ -5,6 +5,9 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from chakra.arrays import distinct
 from chakra.io.readable import counted
 from chakra.replay.config.files import Source
 from chakra.replay.config.key import Key
@@ -32,6 +35,7 @@ from chakra.replay.config.keys import (
     SHARED_BUS,
     SYSTEM_KEYS,
 )
+from chakra.replay.config.links import column
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Network, System
 from chakra.replay.config.network import load_network
@@ -174,10 +178,12 @@ def _link_notes(network: Network) -> tuple[str, ...]:
     """What the links come to."""
     links = network.links
     assert links is not None
-    speeds = sorted({link.bandwidth_gibps for link in links.links})
-    delays = sorted({link.latency_ns for link in links.links})
-    ends = {(link.src, link.dst) for link in links.links}
-    one_way = sum((dst, src) not in ends for src, dst in ends)
+    speeds, delays = (
+        distinct(column(links.links, name)).tolist() for name in ("bandwidth_gibps", "latency_ns")
+    )
+    src, dst = column(links.links, "src"), column(links.links, "dst")
+    vertices = network.npus + len(links.vertices)
+    one_way = int((~np.isin(dst * vertices + src, src * vertices + dst)).sum())
     count = (
         f"{counted(network.npus, 'NPU')} and {counted(len(links.vertices), 'switch')}; "
         f"{counted(len(links.links), 'link')}, a direction each"
