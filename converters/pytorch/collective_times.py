@@ -97,8 +97,9 @@ def collective_times(inputs: list[Inputs], told: Callable[[str], None] | None = 
     job = JobTimes(notes=[*twice, *clocks.notes])
     groups = _groups(parts, table)
     _refuse_shared(where, groups, uses, clocks)
+    expected = {WORLD: tuple(range(table.world))} | table.listed()
     for group, members in sorted(groups.items()):
-        job.collectives += _group_times(group, members, table, clocks, job.notes)
+        job.collectives += _group_times(group, members, set(expected.get(group, ())), clocks, job.notes)
     if not job.collectives:
         raise ConversionError(
             f"{where}: no collective that can be measured" + "".join(f"; {note}" for note in job.notes[:3])
@@ -150,11 +151,10 @@ def _refuse_shared(
 
 
 def _group_times(
-    group: str, members: list[_Member], table: GroupNumbers, clocks: Clocks, notes: list[str]
+    group: str, members: list[_Member], expected: set[int], clocks: Clocks, notes: list[str]
 ) -> list[CollectiveTime]:
-    """Times of the collectives of one group; whatever stands against measuring them is noted."""
+    """Times of the collectives of one group of which these members are expected; what stands against it is noted."""
     ranks = [member.rank for member in members]
-    expected = _expected(group, table)
     reason = None
     if expected and not expected <= set(ranks):
         reason = f"recordings of {len(ranks)} of its {counted(len(expected), 'member')}"
@@ -187,13 +187,6 @@ def _group_times(
         )
         for (kind, size), times in sorted(found.items())
     ]
-
-
-def _expected(group: str, table: GroupNumbers) -> set[int]:
-    for name, members in table.members.items():
-        if table.id_of(name) == group and members:
-            return set(members)
-    return set(range(table.world)) if group == WORLD else set()
 
 
 def _one(members: list[_Member], number: int, clocks: Clocks) -> tuple[int, int, int] | str:

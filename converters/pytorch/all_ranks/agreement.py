@@ -133,7 +133,7 @@ def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
         for (group, kind, size, _), share in zip(part.collectives, shares, strict=True):
             side = Side(CommType(kind), size, share.in_split, share.out_split)
             sequences[table.id_of(group)].setdefault(part.rank, []).append(side)
-    members_of = {table.id_of(name): members for name, members in table.members.items()}
+    members_of = table.listed()
     for group, by_rank in sorted(sequences.items()):
         everybody = members_of.get(group) or tuple(range(table.world)) or sorted(ranks)
         members = [r for r in everybody if r in ranks]
@@ -202,7 +202,7 @@ def put_shares_together(parts: list[RankPart], table: GroupNumbers) -> None:
             if part.shares and kind in _GATHERS + _SCATTERS:
                 places[number, count[number]][part.rank] = place
             count[number] += 1
-    members_of = {table.id_of(name): members for name, members in table.members.items()}
+    members_of = table.listed()
     for (group, _), place_of in places.items():
         members = members_of.get(group) or tuple(range(table.world))
         if set(members) != set(place_of) or len(members) < 2:

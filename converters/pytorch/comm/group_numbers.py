@@ -77,6 +77,10 @@ class GroupNumbers:
         """Decimal id of a group."""
         return self.ids.get(name, WORLD)
 
+    def listed(self) -> dict[str, tuple[int, ...]]:
+        """Members by decimal id, of the groups whose members a recording lists."""
+        return {self.id_of(name): members for name, members in self.members.items() if members}
+
     def only(self, names: Iterable[str]) -> "GroupNumbers":
         """The same numbers, of groups of these names alone: what one rank needs of a job's."""
         out = copy(self)
