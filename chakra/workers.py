@@ -20,6 +20,10 @@ _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
 
+#: held while a process is started: another program stands in for the one that runs then
+_starting = threading.Lock()
+
+
 class _Process(SpawnProcess):
     """A fresh process that does not begin with the program which started it.
 
@@ -29,12 +33,13 @@ class _Process(SpawnProcess):
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - Python's name
-        program = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            return SpawnProcess._Popen(process_obj)
-        finally:
-            sys.modules["__main__"] = program
+        with _starting:
+            program = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            try:
+                return SpawnProcess._Popen(process_obj)
+            finally:
+                sys.modules["__main__"] = program
 
 
 class _Context(SpawnContext):

@@ -92,7 +92,7 @@ def anonymize(
     for _, out, _ in jobs:
         if not in_place and _real(out) in sources:
             raise UsageError(f"{out}: input and output are the same file; --in-place allows that")
-    with _all_or_none() as place:
+    with _all_or_none(in_place=in_place) as place:
         for path, out, job in jobs:
             placed = place(out)
             try:
@@ -249,7 +249,7 @@ def _write_json(out: Path, document: object) -> None:
 
 
 @contextmanager
-def _all_or_none() -> Iterator[Callable[[str], Path]]:
+def _all_or_none(*, in_place: bool) -> Iterator[Callable[[str], Path]]:
     """Gives a place for each target; all take their targets' places when the block ends without an error."""
     staged: list[tuple[Path, str]] = []
     folders: dict[str, tuple[int, Path]] = {}
@@ -273,6 +273,8 @@ def _all_or_none() -> Iterator[Callable[[str], Path]]:
 
     try:
         yield place
+        for _, target in () if in_place else staged:
+            files.expect_unread(target)
         for path, target in staged:
             try:
                 os.replace(path, os.path.realpath(target))

@@ -66,8 +66,7 @@ def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
     replaced: ``path``, or what it links to.
     """
     target = _resolved(path)
-    if inputs.is_input(target):
-        raise UsageError(f"{path}: would overwrite an input")
+    expect_unread(path)
     with made_folder(target.parent, path):
         try:
             leftovers.remove(target.parent)
@@ -153,6 +152,18 @@ def expect_writable(paths: Iterable[PathLike]) -> None:
             tried.add(folder)
             with _beside(path):
                 pass
+
+
+def expect_unread(path: PathLike) -> None:
+    """Refuse to write over a file that the command has read (`inputs_kept`).
+
+    Raises
+    ------
+    UsageError
+        It has been read.
+    """
+    if inputs.is_input(path):
+        raise UsageError(f"{path}: would overwrite an input")
 
 
 def expect_apart(targets: Iterable[PathLike], read: Iterable[PathLike]) -> None:

@@ -4,20 +4,23 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
-#: numbers of the files that were read in a block of `inputs_kept`; None outside
-_inputs: set[tuple[int, int]] | None = None
+#: numbers of the files that were read in a block of `inputs_kept`, which each thread has for itself; None outside
+_inputs: ContextVar[set[tuple[int, int]] | None] = ContextVar("inputs", default=None)
 
 
 @contextmanager
 def inputs_kept() -> Iterator[None]:
-    """Files that were read in this block are not overwritten in it: a result would take the place of what it is of."""
-    global _inputs
-    before, _inputs = _inputs, set()
+    """Files that were read in this block are not overwritten in it: a result would take the place of what it is of.
+
+    A thread that runs a part of the block needs a copy of its context (`contextvars.copy_context`).
+    """
+    token = _inputs.set(set())
     try:
         yield
     finally:
-        _inputs = before
+        _inputs.reset(token)
 
 
 def number(found: os.stat_result) -> tuple[int, int]:
@@ -27,16 +30,19 @@ def number(found: os.stat_result) -> tuple[int, int]:
 
 def note_input(found: os.stat_result) -> None:
     """Note that a file is read."""
-    if _inputs is not None and stat.S_ISREG(found.st_mode):
-        _inputs.add(number(found))
+    noted = _inputs.get()
+    if noted is not None and stat.S_ISREG(found.st_mode):
+        noted.add(number(found))
 
 
 def note_new(handle: int) -> None:
     """Note that a file has been made: the numbers of removed files come again."""
-    if _inputs:
-        _inputs.discard(number(os.fstat(handle)))
+    noted = _inputs.get()
+    if noted:
+        noted.discard(number(os.fstat(handle)))
 
 
 def is_input(path: str | os.PathLike[str]) -> bool:
     """Whether a file has been read in the block."""
-    return bool(_inputs) and os.path.exists(path) and number(os.stat(path)) in (_inputs or ())
+    noted = _inputs.get()
+    return bool(noted) and os.path.exists(path) and number(os.stat(path)) in (noted or ())

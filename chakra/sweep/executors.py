@@ -12,7 +12,8 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from contextvars import copy_context
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
@@ -21,8 +22,8 @@ from chakra.workers import close_after, worker_pool
 
 #: more processes or threads are surely a mistake
 MAX_WORKERS = 4096
-#: a task and its result, in the order in which results arrive
-#: what a call returns
+#: what a call takes and returns
+_Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 #: in its place where its worker died
 Lost = dict[str, str]
@@ -42,6 +43,16 @@ class Runner(Protocol):
 def _serial(function: Callable[..., _Made], tasks: Sequence[Task]) -> Iterator[tuple[int, _Made | Lost]]:
     for index, task in enumerate(tasks):
         yield index, function(**task)
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads that are a part of what the caller does: what they read is its input (`chakra.io.inputs`)."""
+
+    def submit(
+        self, fn: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> Future[_Made]:
+        """Run a function in one of them."""
+        return super().submit(copy_context().run, fn, *args, **kwargs)
 
 
 class _Pool:
@@ -147,7 +158,7 @@ def runner(
         yield _serial
         return
     pool = _Pool(
-        (lambda: ThreadPoolExecutor(count)) if threads else (lambda: worker_pool(count)),
+        (lambda: _Threads(count)) if threads else (lambda: worker_pool(count)),
         count,
     )
     try:

@@ -19,6 +19,7 @@ from chakra.et.memory_need import MemoryNeed, generated_totals, need_of
 from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
 from chakra.io.digits import is_whole, whole_number
+from chakra.io.files import read_raw
 from chakra.io.readable import counted
 from chakra.replay.config.key import UnfitError
 from chakra.replay.config.keys import LOCAL_MEM_CAPACITY
@@ -67,8 +68,8 @@ def point_key(merged: Merged, *, needs_memory: bool) -> str:
     files: dict[str, str] = {}
     for path in _files(merged):
         try:
-            files[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError:
+            files[str(path)] = hashlib.sha256(read_raw(path)).hexdigest()
+        except ChakraError:
             files[str(path)] = "missing"
     document = {"inputs": merged, "memory": needs_memory, "program": program_hash(), "files": files}
     text = json.dumps(document, sort_keys=True, default=str)

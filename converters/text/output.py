@@ -9,7 +9,7 @@ from types import TracebackType
 from chakra.arrays import U8
 from chakra.errors import UsageError
 from chakra.io import leftovers
-from chakra.io.files import expect_prefix, made_folder, reason
+from chakra.io.files import expect_prefix, expect_unread, made_folder, reason
 
 
 class StagedFiles:
@@ -64,6 +64,7 @@ class StagedFiles:
         for suffix in suffixes:
             if os.path.isdir(self.target(suffix)):
                 raise UsageError(f"{self.target(suffix)}: cannot be written: it is a folder")
+            expect_unread(self.target(suffix))
             path = self._folder / str(len(self._suffixes))
             if first is None or not self._linked(first, path):
                 path.write_bytes(content if isinstance(content, bytes) else content.data)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -146,3 +147,19 @@ def test_scripts_need_no_guard(tmp_path: Path) -> None:
 
 def test_functions_of_the_script_are_refused(tmp_path: Path) -> None:
     assert "own is a function of the script that runs" in script("a function of the script", tmp_path)
+
+
+def started() -> None:
+    with workers(2) as pool:
+        for future in [pool.submit(time.sleep, 0.0) for _ in range(2)]:
+            future.result()
+
+
+def test_the_program_is_itself_again_after_pools_in_threads() -> None:
+    program = sys.modules["__main__"]
+    threads = [threading.Thread(target=started) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.modules["__main__"] is program
