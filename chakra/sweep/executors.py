@@ -13,6 +13,7 @@ from concurrent.futures import (
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from chakra.arguments import checked
@@ -52,7 +53,7 @@ class _Threads(ThreadPoolExecutor):
         self, fn: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Future[_Made]:
         """Run a function in one of them."""
-        return super().submit(copy_context().run, fn, *args, **kwargs)
+        return super().submit(partial(copy_context().run, fn, *args, **kwargs))
 
 
 class _Pool:
