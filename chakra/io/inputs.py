@@ -45,4 +45,9 @@ def note_new(handle: int) -> None:
 def is_input(path: str | os.PathLike[str]) -> bool:
     """Whether a file has been read in the block."""
     noted = _inputs.get()
-    return bool(noted) and os.path.exists(path) and number(os.stat(path)) in (noted or ())
+    if not noted:
+        return False
+    try:
+        return number(os.stat(path)) in noted
+    except (OSError, ValueError):  # there is no such file, or a NUL in the name
+        return False
