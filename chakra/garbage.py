@@ -1,9 +1,13 @@
 """How often Python looks for garbage in cycles."""
 
+import contextlib
 import gc
+from collections.abc import Iterator
 
 #: objects made, less those given up, from which the youngest are looked at; how many such looks until older ones are
 THRESHOLDS = (50_000, 20, 50)
+#: the same while kernels are compiled: nearly all that numba makes, it keeps
+WHILE_COMPILING = (100_000, 1_000, 1_000)
 
 
 def collect_rarely() -> None:
@@ -14,3 +18,14 @@ def collect_rarely() -> None:
     is, waits a while longer.
     """
     gc.set_threshold(*THRESHOLDS)
+
+
+@contextlib.contextmanager
+def collecting_little() -> Iterator[None]:
+    """Look at the youngest objects only, now and then, while kernels are compiled in this process."""
+    before = gc.get_threshold()
+    gc.set_threshold(*WHILE_COMPILING)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -14,7 +14,6 @@ compiled as numba does it then, slower and with the same results.
 """
 
 import contextlib
-import gc
 import importlib
 import signal
 import threading
@@ -23,6 +22,8 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
+
+from chakra.garbage import collecting_little
 
 #: a class or an object of numba, which states no types
 Numba: TypeAlias = Any
@@ -147,7 +148,7 @@ def _make() -> Pipelines:
                 )
 
             def compile_extra(self, func: Numba) -> Numba:
-                with _few_collections():
+                with collecting_little():
                     return super().compile_extra(func)
 
             def define_pipelines(self) -> list[Numba]:
@@ -326,14 +327,3 @@ def _remembering(context: Numba) -> Numba:
         return made
 
     return Remembering()
-
-
-@contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """Let the garbage collector search young objects only, now and then: numba keeps nearly all that it makes."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 1_000, 1_000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, U64, AnyArray, changes, distinct, rows_by
+from chakra.arrays import I64, U64, AnyArray, changes, distinct
 from chakra.et.same_collective import Differs, agree
 from chakra.io.readable import counted
 from chakra.replay.collectives.call import Call
@@ -60,15 +60,6 @@ def collective_nodes(program: Program, slot: int) -> I64:
     nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
     groups = np.array([call.group for call in program.calls] or [0], np.int64)
     return np.asarray(nodes[groups[program.call[nodes]] == slot])
-
-
-def collectives_by_group(program: Program) -> dict[int, I64]:
-    """Collective nodes (program order) of each of a program's groups, in one pass over the nodes."""
-    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
-    if not len(nodes):
-        return {}
-    groups = np.array([call.group for call in program.calls], np.int64)[program.call[nodes]]
-    return {group: nodes[places] for group, places in rows_by(groups).items()}
 
 
 def profiles(workload: Workload, width: int) -> I64:

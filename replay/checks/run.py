@@ -18,7 +18,6 @@ from chakra.replay.checks.partners import (
     Problem,
     call_text,
     collective_problems,
-    collectives_by_group,
     group_text,
     message_problems,
     node_text,
@@ -34,6 +33,7 @@ from chakra.replay.workload.communicators import GroupTable, Membership
 from chakra.replay.workload.compile import compile_workload
 from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.model import Op, Program, Workload
+from chakra.replay.workload.node_order import collectives_by_group
 
 #: findings of one kind that are listed one by one
 LISTED = 20

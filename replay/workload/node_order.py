@@ -10,14 +10,20 @@ from chakra.replay.collectives.select import INVOLVED_BY_DEFAULT
 from chakra.replay.workload.model import Op, Program, Workload
 
 
+def collectives_by_group(program: Program) -> dict[int, I64]:
+    """Collective nodes (program order) of each of a program's groups, in one pass over the nodes."""
+    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
+    if not len(nodes):
+        return {}
+    groups = np.array([call.group for call in program.calls], np.int64)[program.call[nodes]]
+    return {group: nodes[places] for group, places in rows_by(groups).items()}
+
+
 def ordinals(program: Program) -> I64:
     """Number of every collective among those of its group, in ascending node id; 0 for other nodes."""
     out = np.zeros(program.n_nodes, np.int64)
-    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
-    groups = np.array([call.group for call in program.calls], np.int64)
-    if len(nodes):
-        for places in rows_by(groups[program.call[nodes]]).values():
-            out[nodes[places]] = np.arange(len(places))
+    for nodes in collectives_by_group(program).values():
+        out[nodes] = np.arange(len(nodes))
     return out
 
 

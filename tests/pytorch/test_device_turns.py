@@ -5,10 +5,13 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mini_job import MiniJob
 
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
+from chakra.converters.pytorch.all_ranks.device_turns import Occupied, sharers
+from chakra.converters.pytorch.all_ranks.shared_devices import NEIGHBOURS, DeviceUse, neighbours, sharing
 from chakra.converters.pytorch.link import LinkOptions
 from chakra.converters.pytorch.ranks import JobResult
 from chakra.et import Trace, read_trace
@@ -75,6 +78,20 @@ def test_a_kernel_that_waits_for_another_ranks_turn(tmp_path: Path) -> None:
         assert outcome.check is not None
         assert outcome.check.error == 0
         assert outcome.summary["self_check"] == []
+
+
+@pytest.mark.parametrize("apart", [1, NEIGHBOURS, NEIGHBOURS + 1])
+def test_ranks_far_apart_in_number_are_on_other_hosts_also_if_none_between_was_recorded(apart: int) -> None:
+    """Waits of converted jobs and times of calibrations take the same ranks for those of one host."""
+
+    def of(rank: int, first: int) -> Occupied:
+        begins = np.arange(first, first + 40 * 100_000, 100_000)
+        return Occupied(rank, {}, DeviceUse(rank, {0: (begins, begins + 45_000)}), late=rank == 0)
+
+    one, other = of(0, 0), of(apart, 50_000)
+    assert sharers([other, one]) == ({0: [other]} if apart <= NEIGHBOURS else {})
+    pairs = neighbours([one.rank, other.rank])
+    assert sharing([one.short, other.short], pairs) == ([0, apart] if apart <= NEIGHBOURS else [])
 
 
 def test_the_wait_itself_was_fitted_before(tmp_path: Path) -> None:

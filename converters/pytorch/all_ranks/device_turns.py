@@ -14,9 +14,9 @@ import numpy as np
 
 from chakra.arrays import I64, AnyArray, bounds, rows_by
 from chakra.converters.pytorch.all_ranks.shared_devices import (
-    NEIGHBOURS,
     DeviceUse,
     device_use,
+    neighbours,
     takes_turns,
     union,
 )
@@ -81,15 +81,14 @@ def sharers(ranks: Sequence[Occupied]) -> dict[int, list[Occupied]]:
     dict of int to list of Occupied
         Ranks that share with nobody are left out.
     """
-    ordered = sorted(ranks, key=lambda one: one.rank)
+    by_rank = {one.rank: one for one in ranks}
     found: dict[int, list[Occupied]] = {}
-    for place, one in enumerate(ordered):
-        if not one.late:
-            continue
-        near = ordered[max(place - NEIGHBOURS, 0) : place] + ordered[place + 1 : place + 1 + NEIGHBOURS]
-        shared = [other for other in near if takes_turns(one.short, other.short)]
-        if shared:
-            found[one.rank] = shared
+    for pair in neighbours(by_rank):
+        one, other = (by_rank[rank] for rank in pair)
+        if (one.late or other.late) and takes_turns(one.short, other.short):
+            for waiting, beside in ((one, other), (other, one)):
+                if waiting.late:
+                    found.setdefault(waiting.rank, []).append(beside)
     return found
 
 
