@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Final
 
 from chakra.et.families import plain_name
@@ -533,8 +533,11 @@ def _listed_sums(run: Run) -> dict[tuple[str, ...], tuple[int, int]]:
     """Times and totals of the nodes that the document lists."""
     sums: dict[tuple[str, ...], tuple[int, int]] = {}
     before = 0
-    for place, row in enumerate(run.table("critical_path")):
-        start, end = int(number(row.get("issue_ns"))), int(number(row.get("finish_ns")))
+    rows = run.table("critical_path")
+    # a node leads on when the first of those behind it has ended, which may be before its own end (a collective's last member)
+    ends = list(accumulate((int(number(row.get("finish_ns"))) for row in reversed(rows)), min))[::-1]
+    for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
+        start = int(number(row.get("issue_ns")))
         for key, time in (
             ((_operator(row.get("name")), node_word(row.get("kind"))), end - max(start, before)),
             (_NOTHING if place else (UNLISTED, ""), start - before),

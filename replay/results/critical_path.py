@@ -92,9 +92,11 @@ class CriticalPath:
         An instant belongs to the first node of the path that covers it; parts count all nodes, those of no time, too.
         Names that differ in numbers that count (layers, micro-batches) are one operator.
         """
-        reached = np.maximum.accumulate(self.finish_ns)
+        # The last member of a collective stands for when it came: it may end after members whose ends lead on, and what
+        # follows these is not its time.
+        reached = np.minimum.accumulate(self.finish_ns[::-1])[::-1]
         before = np.concatenate([np.zeros(1, np.int64), reached[:-1]])[: len(reached)]
-        time = np.maximum(self.finish_ns - np.maximum(self.issue_ns, before), 0)
+        time = np.maximum(reached - np.maximum(self.issue_ns, before), 0)
         gap = np.maximum(self.issue_ns - before, 0)
         places: dict[str, int] = {}
         operator = np.array(

@@ -84,3 +84,29 @@ def test_a_node_without_parents_follows_the_one_that_held_its_slot() -> None:
     assert [(row["name"], row["finish_ns"]) for row in run.critical_path] == [
         ("first kernel", 10), ("second kernel", 15)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["phases", "messages"])
+def test_a_last_member_takes_no_time_from_what_follows_members_that_end_before_it(engine: str) -> None:
+    """NPU 0 comes 1,000 ns late to a reduce-scatter and ends it 3,726 ns after NPU 2, which computes 7,000 ns then.
+
+    NPU 2 is the last to finish. Its chain: `late` of NPU 0, the collective from then to its end on NPU 2, `after`.
+    """
+    ranks = []
+    for rank in range(3):
+        builder = TraceBuilder(rank, 3)
+        before = builder.compute("late", duration_ns=1000 if rank == 0 else rank)
+        met = builder.collective("reduce_scatter", size_bytes=30_000, name="met", after=before)
+        builder.compute("after", duration_ns=7000 if rank == 2 else 0, after=met)
+        ranks.append(builder.build())
+    system = {"reduce-scatter-implementation": ["rabenseifner"], "endpoint-delay": 1}
+    network = {"topology": ["Ring"], "npus_count": [3], "bandwidth": [5], "latency": [10]}
+    run = simulate(ranks, system, network, engine=engine)
+    ends = [row["finish_ns"] for row in run.critical_path if row["name"] == "met"]
+    assert ends == [10_336, 6610]
+    assert run.critical_path_sums["parts"] == [
+        {"operator": "after", "kind": "GPU", "count": 1, "total_ns": 7000},
+        {"operator": "met", "kind": "COMM", "count": 2, "total_ns": 5610},
+        {"operator": "late", "kind": "GPU", "count": 1, "total_ns": 1000},
+    ]
+    assert run.finish_ns.max() == 13_610

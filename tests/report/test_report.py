@@ -212,6 +212,21 @@ def test_what_an_earlier_document_does_not_list_of_the_path_is_not_called_idle()
     assert "critical path" not in answer(run)
 
 
+def test_a_last_member_of_an_earlier_document_takes_no_time_from_what_follows() -> None:
+    """NPU 0 came last to `met` and ended it at 400 us, NPU 1 at 200 us, where the chain goes on."""
+    document = sample()
+    document["critical_path"] = [
+        {"name": name, "kind": kind, "npu": npu, "node": 1, "issue_ns": issue * 1000, "finish_ns": finish * 1000}
+        for name, kind, npu, issue, finish in (
+            ("late", "GPU", 0, 0, 100), ("met", "COMM", 0, 100, 400), ("met", "COMM", 1, 50, 200),
+            ("after", "GPU", 1, 200, 500),
+        )
+    ]  # fmt: skip
+    assert {row[0]: row[3] for row in path_by_operator(run_of(document, "run")).rows} == {
+        "late": "100 µs", "met": "100 µs", "after": "300 µs"
+    }  # fmt: skip
+
+
 def test_exposed_communication_says_what_is_waiting_for_a_stage_that_computes() -> None:
     """Stage 1 waits 50 us for stage 0 to compute, then 1 MiB takes 500 ns and 1 MiB / 50 GiB/s = 19,531 ns."""
     job = Workload(2)
