@@ -534,7 +534,7 @@ def _listed_sums(run: Run) -> dict[tuple[str, ...], tuple[int, int]]:
     sums: dict[tuple[str, ...], tuple[int, int]] = {}
     before = 0
     rows = run.table("critical_path")
-    # a node leads on when the first of those behind it has ended, which may be before its own end (a collective's last member)
+    # a collective's last member may end after members that lead on: its part ends where they do
     ends = list(accumulate((int(number(row.get("finish_ns"))) for row in reversed(rows)), min))[::-1]
     for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
         start = int(number(row.get("issue_ns")))

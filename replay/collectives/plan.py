@@ -90,7 +90,7 @@ class Plan:
 
     With `Schedule.ROUND_ROBIN` that is the first of as many variants as there are dimensions. With the greedy schedules
     the variants give the sizes of the chunks only, and phases are copies of `templates`: per dimension that takes
-    part, the phases that scatter and that gather.
+    part, the phases that scatter and that gather; `do` says which of them a chunk goes through.
     """
 
     kind: CollectiveKind
@@ -100,6 +100,8 @@ class Plan:
     templates: tuple[tuple[Phase, Phase], ...] = ()
     #: whether members have unequal shares
     uneven: bool = False
+    #: what a greedy schedule lays out, which is that of the native kind that gives the cost
+    do: Do = Do.ALL_REDUCE
 
 
 def chunk_sizes(

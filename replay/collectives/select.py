@@ -3,6 +3,7 @@
 Sources: replay semantics, sections 1.3, 3.2, 3.3, 7.1 and 7.2; corrections C1, C4, C6, C12 and C16 of `differences.md`.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from chakra.errors import ConfigError, WorkloadError
@@ -246,7 +247,9 @@ def make_plan(
     barrier = call.kind is CollectiveKind.BARRIER
     sizes = [0]
     if not barrier:
-        moved = transfer_bytes(call, size, choice.kind)
+        # of some dimensions only, those that differ in them share the bytes
+        exchanging = math.prod(ring for _, _, ring in choice.parts)
+        moved = transfer_bytes(call, exchanging, choice.kind)
         sizes = chunk_sizes(choice.kind, moved, system.splits, network.npus, compat=options.astra, old=old)
         if not sizes:
             return barrier_plan(call.kind, size)
@@ -291,7 +294,7 @@ def make_plan(
             for dim, algorithm, ring in choice.parts
         )
     chunks = tuple(distinct.index(chunk) * turns for chunk in sizes)
-    return Plan(call.kind, chunks, variants, schedule, templates)
+    return Plan(call.kind, chunks, variants, schedule, templates, do=do)
 
 
 def counted_bytes(call: Call) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.call import Uneven
-from chakra.replay.collectives.plan import FLAT, NATIVE, Phase, Plan, Schedule
+from chakra.replay.collectives.plan import FLAT, Phase, Plan, Schedule
 from chakra.replay.collectives.select import endpoint_delay
 from chakra.replay.collectives.steps import Do
 from chakra.replay.collectives.uneven import is_open, pair_bytes
@@ -150,7 +150,7 @@ class PlanRows:
         row[L.P_VARIANTS] = block.add(at.astype(np.int64))
         row[L.P_PHASES] = item.phases
         row[L.P_SCHEDULE] = plan.schedule
-        row[L.P_DO] = NATIVE.get(plan.kind, Do.ALL_REDUCE)
+        row[L.P_DO] = plan.do
         row[L.P_BYTES] = sum(plan.variants[v][0].bytes for v in plan.chunks)
         row[L.P_TEMPLATES] = self._templates(item, number, details) if plan.templates else 0
         row[L.P_CHOSEN] = streams

@@ -497,3 +497,34 @@ def test_astra_sim_ignores_schedules() -> None:
         for made in (plain, fancy)
     ]
     assert times[0] == times[1]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("schedule", INTER)
+@pytest.mark.parametrize(
+    ("kind", "native", "share"),
+    [("SCATTER", AG, 12), ("GATHER", AG, 1), ("REDUCE_SCATTER_BLOCK", RS, 1)],
+)
+def test_kinds_without_algorithms_are_scheduled_as_what_gives_their_cost(
+    kind: str, native: str, share: int, schedule: str, engine: str
+) -> None:
+    """A scatter of 120,000 bytes among 12 is an all-gather of 10,000; greedy schedules ran an all-reduce in its room."""
+    machine = {
+        "preferred-dataset-splits": 4,
+        "inter-dimension-scheduling": schedule,
+        "endpoint-delay": ENDPOINT,
+        "all-gather-implementation": ["ring", "ring"],
+        "reduce-scatter-implementation": ["ring", "ring"],
+    }
+    joined = {"topology": ["Ring", "Ring"], "npus_count": [4, 3], "bandwidth": [50, 5], "latency": [10, 20]}
+
+    def run(what: str, size: int) -> ReplayResult:
+        rank = TraceBuilder(0, 12)
+        rank.collective(what, size_bytes=size)
+        return simulate([rank.build()] * 12, machine, joined, engine=engine)
+
+    one_run, other = run(kind, 120_000), run(native, 120_000 // share)
+    assert one_run.finish_ns.tolist() == other.finish_ns.tolist()
+    assert [row["bytes_per_npu"] for row in one_run.dimensions] == [
+        row["bytes_per_npu"] for row in other.dimensions
+    ]
