@@ -1,8 +1,8 @@
 """Checks of a whole workload before it runs: do the traces of all ranks fit together and the system?
 
-`check_workload` lists everything that it finds, for ``chakra validate``. `check_run` is its short form at the start of
-every replay, over the compiled workload: it looks at programs and groups, not at NPUs, so it costs next to nothing for
-many equal ranks.
+`check_workload` lists everything that it finds, for ``chakra validate``, which then tries the run
+(`chakra.replay.trial`). `check_run` is its short form at the start of every replay, over the compiled workload: it looks
+at programs and groups, not at NPUs, so it costs next to nothing for many equal ranks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +46,14 @@ LARGE_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found, and what a trial run needs; `matched` is None where the ranks do not fit together."""
+
+    findings: list["Finding"]
+    matched: tuple[Workload, Membership] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is, or may be, wrong with a workload."""
 
@@ -73,15 +81,20 @@ def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]],
     list of Finding
         Errors first. A replay in default mode refuses the workload for each of the errors.
     """
-    distinct: dict[int, int] = {}
-    trace_of = np.array([distinct.setdefault(id(t), len(distinct)) for t in traces], np.int64)
-    unique = list({id(trace): trace for trace in traces}.values())
-    return check_shared(unique, trace_of, {name: [ranks] for name, ranks in groups.items()}, npus)
+    unique, trace_of = shared_traces(traces)
+    return examine(unique, trace_of, {name: [ranks] for name, ranks in groups.items()}, npus).findings
 
 
-def check_shared(
+def shared_traces(traces: Sequence[Trace]) -> tuple[list[Trace], I64]:
+    """Distinct traces, and the index among them of each rank's."""
+    number: dict[int, int] = {}
+    trace_of = np.array([number.setdefault(id(trace), len(number)) for trace in traces], np.int64)
+    return list({id(trace): trace for trace in traces}.values()), trace_of
+
+
+def examine(
     unique: Sequence[Trace], trace_of: I64, groups: GroupTable, npus: int, *, relative: bool = False
-) -> list[Finding]:
+) -> Examined:
     """The same of ranks that share traces, as those of a workload manifest do.
 
     Parameters
@@ -99,10 +112,11 @@ def check_shared(
 
     Returns
     -------
-    list of Finding
-        As `check_workload`.
+    Examined
+        Findings as of `check_workload`.
     """
     errors: list[Finding] = []
+    fit: tuple[Workload, Membership] | None = None
     if len(trace_of) != npus:
         errors.append(
             Finding(
@@ -129,12 +143,13 @@ def check_shared(
         else:
             unequal = list(_listed(collective_problems(matched, membership)))
             problems += unequal
+            fit = matched, membership
             if not unequal:
                 for finding in order_findings(matched, membership):
                     (errors if finding.severity == "error" else warnings).append(finding)
         warnings += [Finding("warning", text) for text in traffic_warnings(compiled)]
     errors += [Finding("error", problem.message, problem.stall) for problem in problems]
-    return errors + warnings
+    return Examined(errors + warnings, None if errors else fit)
 
 
 def _listed(problems: Iterable[Problem]) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, distinct
 from chakra.errors import StallError
 from chakra.io.readable import counted, verb
 from chakra.replay.checks.partners import call_text, group_text, node_name, some, tags_of
@@ -59,11 +59,21 @@ class Stall:
     def text(self) -> str:
         """The explanation, on one line."""
         raw = self.raw
-        blocked = np.flatnonzero(raw.finish_per_npu() < 0)
         now = max(int(raw.finish_ns.max(initial=0)), int(raw.issue_ns.max(initial=0)))
-        parts = [
-            f"the replay stalled at {now} ns: {len(blocked)} of {counted(self.workload.npus, 'NPU')} cannot finish"
-        ]
+        return f"the replay stalled at {now} ns: {self.reason()}"
+
+    def blocked(self) -> I64:
+        """NPUs that cannot finish."""
+        return np.flatnonzero(self.raw.finish_per_npu() < 0)
+
+    def blocked_programs(self) -> list[int]:
+        """Numbers of the programs that they run."""
+        return [int(number) for number in distinct(self.workload.program_of[self.blocked()])]
+
+    def reason(self) -> str:
+        """Who cannot finish, and who waits for whom."""
+        blocked = self.blocked()
+        parts = [f"{len(blocked)} of {counted(self.workload.npus, 'NPU')} cannot finish"]
         for npu in blocked[:SHOWN].tolist():
             waits = self.waits(npu)
             text = " and ".join(w.text for w in waits[:2])

@@ -79,6 +79,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "engines",
         "results",
         "prepare",
+        "trial",
         "api",
         "backends",
         "topologies",

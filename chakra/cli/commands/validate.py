@@ -60,7 +60,7 @@ def command(
     strict: bool,
 ) -> None:
     """Check the traces PREFIX.<rank>.et, those of a workload PREFIX.workload.json, or one .et file, alone and against
-    each other.
+    each other, and whether a run of them can end.
 
     Findings go to standard output. The exit code is 2 if there is an error among them.
     """
@@ -147,14 +147,14 @@ def check_manifest(path: str, groups: str, npus: int | None) -> tuple[int, int, 
     WorkloadError, TraceError
         A manifest or a trace that cannot be read.
     """
-    from chakra.replay.checks.run import check_shared
+    from chakra.replay.trial import try_shared
 
     if groups != "empty":
         raise UsageError(f"{groups}: a groups file goes with plain traces; {path} holds its own groups")
     read = read_manifest(path)
     if npus is not None and npus != read.npus:
         raise WorkloadError(f"{path}: the workload is for {counted(read.npus, 'NPU')}, not {npus}")
-    found = check_shared(
+    found = try_shared(
         read.traces,
         read.trace_of.astype(np.int64),
         read.groups,
@@ -183,9 +183,9 @@ def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, str
             except ChakraError as error:
                 findings.append({"severity": "error", "message": str(error)})
         return findings
-    from chakra.replay.checks.run import check_workload
+    from chakra.replay.trial import try_traces
 
-    return _plain(check_workload(traces, loaded, count))
+    return _plain(try_traces(traces, {name: [ranks] for name, ranks in loaded.items()}, count))
 
 
 def _plain(findings: "list[Finding]") -> list[dict[str, str]]:
