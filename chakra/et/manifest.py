@@ -38,7 +38,7 @@ from chakra.arrays import I32, I64, AnyArray, distinct, rows_by
 from chakra.errors import WorkloadError
 from chakra.io.files import read_json
 from chakra.io.limits import MAX_GROUP_MEMBERS, MAX_NPUS
-from chakra.io.rank_files import MANIFEST_SUFFIX
+from chakra.io.rank_files import MANIFEST_SUFFIX, expect_one_workload
 from chakra.io.readable import counted, verb
 
 if TYPE_CHECKING:
@@ -363,9 +363,17 @@ def check_header(document: Any, source: str) -> int:
 
 
 def manifest_of(path: str) -> str | None:
-    """The workload manifest that a name stands for, itself or as its prefix; None: it stands for none."""
-    named = path if path.endswith(SUFFIX) else path + SUFFIX
-    return named if os.path.isfile(named) else None
+    """The workload manifest that a name stands for, itself or as its prefix; None: it stands for none.
+
+    Raises
+    ------
+    UsageError
+        The name is the prefix of traces of ranks, too.
+    """
+    if path.endswith(SUFFIX):
+        return path if os.path.isfile(path) else None
+    expect_one_workload(path)
+    return path + SUFFIX if os.path.isfile(path + SUFFIX) else None
 
 
 def shared_traces(path: str) -> list[str]:

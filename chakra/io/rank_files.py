@@ -3,10 +3,11 @@
 import itertools
 import os
 import re
+from collections.abc import Iterable
 
 from chakra.errors import UsageError
 from chakra.io.digits import whole_number
-from chakra.io.readable import counted
+from chakra.io.readable import counted, verb
 
 PathLike = str | os.PathLike[str]
 
@@ -21,19 +22,64 @@ def ranks_found(prefix: PathLike) -> dict[int, str]:
     """The file ``PREFIX.<rank>.et``, else ``.et.gz``, of every rank that has one.
 
     The folder is listed once: names are not asked for one by one, however many ranks a machine has.
+
+    Raises
+    ------
+    UsageError
+        Ranks have both: a result with ``--gzip`` over one without, or the other way round, of which one is old.
     """
+    found: dict[int, str] = {}
+    for rank, path in _files_of_ranks(prefix):
+        other = found.setdefault(rank, path)
+        if other != path:
+            raise UsageError(
+                f"{other}: {os.path.basename(path)} is there, too, and a rank has one trace: move the older one away"
+            )
+    return dict(sorted(found.items()))
+
+
+def _files_of_ranks(prefix: PathLike) -> list[tuple[int, str]]:
+    """Rank and path of all files ``PREFIX.<rank>.et`` and ``.et.gz``."""
     folder, stem = os.path.split(os.fspath(prefix))
     pattern = re.compile(re.escape(stem) + _OF_RANK)
     try:
         names = sorted(os.listdir(folder or "."))
     except (OSError, ValueError):
-        return {}
-    found: dict[int, str] = {}
-    for name in names:
-        match = pattern.fullmatch(name)
-        if match:
-            found.setdefault(whole_number(match[1]), os.path.join(folder, name))
-    return dict(sorted(found.items()))
+        return []
+    matches = [match for match in map(pattern.fullmatch, names) if match]
+    return [(whole_number(match[1]), os.path.join(folder, match[0])) for match in matches]
+
+
+def left_behind(prefix: PathLike, written: Iterable[PathLike]) -> str:
+    """What to say of an earlier result of the same prefix that is still there beside the files that were written.
+
+    Empty if nothing is: a replay of the prefix would take such files for traces of this result, or be refused.
+    """
+    mine = {os.path.basename(os.fspath(path)) for path in written}
+    old = [path for _, path in sorted(_files_of_ranks(prefix)) if os.path.basename(path) not in mine]
+    manifest = os.fspath(prefix) + MANIFEST_SUFFIX
+    if os.path.isfile(manifest) and os.path.basename(manifest) not in mine:
+        old.insert(0, manifest)
+    if not old:
+        return ""
+    more = f" and {counted(len(old) - 1, 'more file')} of this name" if len(old) > 1 else ""
+    are, were = verb(len(old), "is", "are"), verb(len(old), "was", "were")
+    return f"{old[0]}{more} {are} from an earlier result and {were} left alone"
+
+
+def expect_one_workload(prefix: str) -> None:
+    """Refuse a prefix that a workload manifest and traces of ranks have: they are two workloads, one of them older.
+
+    Raises
+    ------
+    UsageError
+        There are both.
+    """
+    if os.path.isfile(prefix + MANIFEST_SUFFIX) and (found := ranks_found(prefix)):
+        raise UsageError(
+            f"{prefix}: two workloads have this name, {os.path.basename(prefix)}{MANIFEST_SUFFIX} and "
+            f"{os.path.basename(next(iter(found.values())))}: move the older one away, or give the manifest's whole name"
+        )
 
 
 def rank_files(prefix: PathLike) -> list[str]:

@@ -32,6 +32,7 @@ from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType
 from chakra.io.files import expect_apart, expect_prefix, expect_writable, made_folder
+from chakra.io.rank_files import left_behind
 from chakra.workers import workers
 
 _Given = TypeVarTuple("_Given")
@@ -169,6 +170,8 @@ def convert_job(
     write_groups(groups_path, content)
     if missing:
         warnings.append(said)
+    if old := left_behind(prefix, [outcome.output for outcome in outcomes]):
+        warnings.append(old)
     if shortest and mismatches:
         warnings.append("--ranks shortest is left out: collectives differ between the ranks")
     result = JobResult(

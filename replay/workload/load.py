@@ -13,7 +13,7 @@ from chakra.errors import TraceError, UsageError, WorkloadError
 from chakra.et import Trace, read_traces
 from chakra.et.manifest import SUFFIX, read_manifest
 from chakra.io import files
-from chakra.io.rank_files import meant_prefix, missing_ranks, ranks_found
+from chakra.io.rank_files import expect_one_workload, meant_prefix, missing_ranks, ranks_found
 from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
 from chakra.replay.workload.in_memory import is_built, is_shared
@@ -86,9 +86,16 @@ def _shared(traces: Sequence[Trace]) -> Loaded:
 
 
 def manifest_path(prefix: str) -> str | None:
-    """The workload manifest that a prefix names, if it names one: the file itself, or ``PREFIX.workload.json``."""
+    """The workload manifest that a prefix names, if it names one: the file itself, or ``PREFIX.workload.json``.
+
+    Raises
+    ------
+    UsageError
+        There are traces ``PREFIX.<rank>.et``, too.
+    """
     if prefix.endswith(SUFFIX):
         return prefix
+    expect_one_workload(prefix)
     return prefix + SUFFIX if os.path.exists(prefix + SUFFIX) else None
 
 

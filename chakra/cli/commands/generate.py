@@ -76,6 +76,7 @@ def collective(
     from chakra.errors import UsageError
     from chakra.et.attributes import comm_type
     from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
+    from chakra.io.rank_files import left_behind
 
     comm = comm_type(kind)
     if npus > MAX_GENERATED_NPUS:
@@ -105,3 +106,5 @@ def collective(
     written = workload.write(output, compress=compress)
     names = written[0] if len(written) == 1 else f"{written[0]} to {written[-1]}"
     click.echo(f"wrote {counted(len(written), 'file')}: {names}", err=True)
+    if old := left_behind(output, written):
+        click.echo(f"chakra: warning: {old}", err=True)
