@@ -10,7 +10,7 @@ from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.et.attributes import metadata_text
 from chakra.et.memory_need import generated_totals
-from chakra.et.operators import ELEMENT_BITS, FRAMEWORK, MatrixProduct, parse_operators
+from chakra.et.operators import ELEMENT_BITS, FRAMEWORK, JOIN, TIMES, MatrixProduct, parse_operators
 from chakra.io.readable import figure_text, percent_text
 from chakra.replay.compute.frameworks import machine_changes, machine_notes
 from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
@@ -78,10 +78,17 @@ def compute_notes(
     model = operator_model(system, options)
     notes = _operator_notes(traces, system, options, model, said)
     if system.roofline:
-        if not any(_by_roofline(trace, model).any() for trace in traces):
+        timed = [_by_roofline(trace, model) for trace in traces]
+        if not any(mask.any() for mask in timed):
             return notes
         speeds = f"{system.peak_perf_tflops:g} TFLOP/s and {system.local_mem_bw_gbps:g} GB/s"
-        return [*notes, f"the roofline computes at 100 % of {speeds}, which no machine reaches"]
+        notes = [*notes, f"the roofline computes at 100 % of {speeds}, which no machine reaches"]
+        if any(_merges(trace, mask) for trace, mask in zip(traces, timed, strict=True)):
+            notes.append(
+                "merged operators (--fuse) take the roofline of their sums, which is too short where some are bound by "
+                "memory and others by FLOP/s; traces without --fuse, or generated with --platform, have the time of each"
+            )
+        return notes
     return [*notes, *_generated_notes(traces)]
 
 
@@ -229,6 +236,13 @@ def generated_with(trace: Trace) -> dict[str, object]:
                 return {}
             return parameters if isinstance(parameters, dict) else {}
     return {}
+
+
+def _merges(trace: Trace, mask: Bool) -> bool:
+    """Whether some of these nodes stand for several operators."""
+    codes = np.unique(trace.operator_codes[mask])
+    texts = (trace.operator_table[code] for code in codes[codes >= 0].tolist())
+    return any(JOIN in text or TIMES in text for text in texts)
 
 
 def _by_roofline(trace: Trace, model: ComputeParameters | None) -> Bool:

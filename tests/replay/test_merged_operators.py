@@ -87,6 +87,21 @@ def test_without_a_model_shares_are_not_known() -> None:
     assert "operator_shares" not in document
 
 
+def test_the_roofline_of_sums_is_noted() -> None:
+    """At the peak a merged node takes the larger of two sums, which is less than the sum of the larger ones."""
+    said = "merged operators (--fuse) take the roofline of their sums"
+    ends: dict[bool, int] = {}
+    for fuse in (False, True):
+        request = TransformerRequest(model="gpt2-small", layers=2, npus=2, tp=2, fuse=fuse)
+        network = {**NETWORK, "npus_count": [2]}
+        ideal = simulate(build_workload(request.plan()), SYSTEM, network, ideal=True)
+        ends[fuse] = int(ideal.finish_ns.max())
+        assert any(said in note for note in ideal.notes) == fuse
+        timed = simulate(build_workload(request.plan()), SYSTEM, network)
+        assert not any(said in note for note in timed.notes)
+    assert ends[True] < ends[False]
+
+
 def source(tmp_path: Path, *, fuse: bool) -> Source:
     request = TransformerRequest(model="gpt2-small", layers=2, npus=2, tp=2, fuse=fuse)
     result = simulate(build_workload(request.plan()), SYSTEM, {**NETWORK, "npus_count": [2]})
