@@ -199,6 +199,7 @@ def test_only_transformers_have_closed_forms_here() -> None:
     ["--model", "mixtral-8x7b", "--dp", "8", "--ep", "8"],
     ["--model", "gpt3-13b", "--pp", "4", "--vp", "2", "--schedule", "interleaved", "--micro-batches", "8", "--tp", "4"],
     ["--model", "gpt3-13b", "--pp", "4", "--schedule", "zb-h2", "--micro-batches", "8"],
+    ["--model", "llama3-8b", "--layers", "4", "--pp", "2", "--tp", "2", "--cp", "2", "--seq", "512", "--mode", "prefill"],
 ])  # fmt: skip
 def test_closed_forms_hold_for_many_layouts(arguments: list[str]) -> None:
     assert "WRONG" not in run("transformer", *arguments, "--check").stdout

@@ -159,6 +159,9 @@ def _inference(
         contexts = tuple(prompt + step + 1 for step in range(steps))
         prefilled = prompt if request.mode is not Mode.DECODE else 0
         each = closed.inference_flops(padded, prompt=prefilled, contexts=contexts)
+        if prefilled:
+            # context-parallel ranks run one program: each has the logits of the last token that it holds
+            each += 2 * (plan.parallel.cp - 1) * padded.hidden * padded.vocabulary
         yield Check("matrix FLOPs of all ranks", requests * each, total_matmul_flops(plan), "FLOP")
     if padded.encoder is not None:
         tokens = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
