@@ -179,6 +179,14 @@ def meant_prefix(name: PathLike) -> str:
     return "; there is a file of this name, and the prefix of traces PREFIX.<rank>.et is needed"
 
 
+def ranks_alike(first: PathLike, second: PathLike) -> bool:
+    """Whether two files that are there have the names of two ranks of one job: but for a number they are the same."""
+    one, other = os.fspath(first), os.fspath(second)
+    if one == other or not (os.path.isfile(one) and os.path.isfile(other)):
+        return False
+    return re.sub(r"\d+", "#", one) == re.sub(r"\d+", "#", other)
+
+
 def _prefix_of(file: str) -> str:
     """The prefix of a workload that a trace belongs to: of its rank's, or of the manifest that it lies beside."""
     match = re.fullmatch(r"(.+)" + _OF_RANK, file)

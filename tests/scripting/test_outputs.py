@@ -7,6 +7,7 @@ import pytest
 from scenes import SCENES, Scene, prepare_with, words
 
 from chakra.cli.main import run
+from chakra.io import files
 
 #: scenes with an option that names what to write
 WRITING = {
@@ -115,3 +116,44 @@ def test_other_spellings_and_inputs(
     assert run(line) == 2
     assert capsys.readouterr().err.startswith(f"chakra: error: {said}")
     assert tree(here) == before
+
+
+#: names that stand where the output's stands, without which a command would write over what was meant as an input
+MEANT_AS_INPUTS = {
+    "anonymize run.0.et run.1.et": "differs from run.0.et by a number alone",
+    "anonymize run.0.et run.1.et -o hidden.et": "OUT is named twice, by run.1.et and by hidden.et",
+    "jsonize run.0.et run.1.et": "run.1.et: the name of a trace, and run.0.et becomes JSON",
+    "jsonize run.0.et run.1.et -o run.json": "OUTPUT is named twice, by run.1.et and by run.json",
+    "jsonize run.0.et run.1.et --input_filename run.0.et": "FILE is named twice",
+    "timeline recorded/DEVICE other.json": "other.json: is there, and is a Kineto trace",
+    "timeline result.json earlier.json": "earlier.json: is there, and is a replay result",
+    "visualize run.0.et run.1.et -o graph.svg": "expected one trace and one file to write",
+}
+
+
+@pytest.mark.parametrize("line", MEANT_AS_INPUTS)
+def test_what_may_be_meant_as_an_input_is_not_written_over(
+    line: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shell makes two names of a pattern such as ``run.*.et``, of which the last was taken for the output's."""
+    scene = Scene(line)
+    device = next(word for word in words(Scene("timeline recorded/DEVICE")) if word.startswith("recorded/"))
+    with files.open_stream(here / device) as file:
+        (here / "other.json").write_bytes(file.read())
+    shutil.copy(here / "result.json", here / "earlier.json")
+    shutil.copy(here / "run.0.et", here / "run.1.et")
+    before = tree(here)
+    assert run(words(scene)) == 2
+    assert MEANT_AS_INPUTS[line] in capsys.readouterr().err
+    assert tree(here) == before
+
+
+def test_what_a_command_wrote_it_writes_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (
+        "timeline result.json line.json",
+        "anonymize run.0.et hidden.et",
+        "jsonize run.0.et run.json",
+    ):
+        assert [run(line.split()) for _ in range(2)] == [0, 0], line
+    assert run(["jsonize", "--input_filename", "run.0.et", "named.json"]) == 0
+    assert (here / "named.json").read_bytes() == (here / "run.json").read_bytes()

@@ -5,6 +5,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.options import named_once
 from chakra.io.documents import document_text
 from chakra.io.readable import counted
 
@@ -79,10 +80,18 @@ def command(
     """
     from chakra.anonymize import Labels, anonymize, read_key
     from chakra.errors import UsageError
+    from chakra.io.rank_files import ranks_alike
 
-    target = target or output
+    by_place = target
+    target = named_once(target, output, "OUT")
     if target is None:
         raise UsageError("name what to write: chakra anonymize IN OUT")
+    if by_place is not None and ranks_alike(source, by_place):
+        # what a shell makes of a pattern such as job.*.et where there are two
+        raise UsageError(
+            f"{target}: is there, and its name differs from {source} by a number alone, as that of another rank does; "
+            "IN may be the prefix of all ranks, and -o writes over a file"
+        )
 
     labels = Labels(read_key(key) if key is not None else None, kinds=kinds)
     summary = anonymize(source, target, labels=labels, groups=groups, memory=memory, in_place=in_place)

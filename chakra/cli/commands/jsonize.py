@@ -5,6 +5,7 @@ import sys
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.options import named_once
 
 
 @click.command(cls=ChakraCommand)
@@ -24,8 +25,10 @@ def command(source: str | None, target: str | None, input_name: str | None, outp
     from chakra.et.jsonize import trace_bytes, write_json
     from chakra.io import files
 
-    source = source or input_name
-    target = target or output_name
+    if input_name is not None and target is None:
+        source, target = None, source  # the one name that stands by its place is then the output's
+    source = named_once(source, input_name, "FILE")
+    target = named_once(target, output_name, "OUTPUT")
     if source is None:
         raise UsageError("name the trace (or the JSON document) to turn")
     data = files.read_bytes(source)
@@ -43,6 +46,10 @@ def command(source: str | None, target: str | None, input_name: str | None, outp
             file.write(content)
     elif target is None or target == "-":
         write_json(data, source, sys.stdout)
+    elif target.endswith((".et", ".et.gz")):
+        raise UsageError(
+            f"{target}: the name of a trace, and {source} becomes JSON; name a .json file, one FILE a call"
+        )
     else:
         with files.atomic_text(target) as text:
             write_json(data, source, text)

@@ -28,6 +28,7 @@ from chakra.timeline import (
     write_timeline,
 )
 from chakra.timeline.astrasim_log import is_log, parse_frequency
+from chakra.timeline.chrome import written_here
 from chakra.timeline.write import format_of
 from chakra.viz.graph.select import parse_time, parse_window
 
@@ -93,6 +94,8 @@ def command(
         if not inputs:
             raise UsageError(f"{found[0].linked}: a linked trace; a timeline is made from Kineto traces")
     files.expect_apart([target], inputs)
+    if output_name is None:
+        _expect_output(target)
     started = time.perf_counter()
     window = parse_window(options["window"]) if options["window"] else None
     ranks = parse_ranks(options["ranks"]) if options["ranks"] else None
@@ -121,6 +124,26 @@ def command(
         f"wrote {target}: {timeline.n_slices} of {counted(whole, 'slice')}, {counted(timeline.n_flows, 'flow')}, "
         f"{bytes_text(size)}, {seconds:.1f} s",
         err=True,
+    )
+
+
+def _expect_output(target: Path) -> None:
+    """Refuse to write over what may be an input, where a name is the output's by its place alone: it is the last of
+    those that a pattern such as ``*.kineto.json`` stands for.
+
+    Raises
+    ------
+    UsageError
+        It is there, and holds a recording or a replay's result; timelines that this command wrote are written again.
+    """
+    if not target.is_file():
+        return
+    kind = files.sniff_kind(target, error=UsageError)
+    if kind not in (files.KINETO, files.RESULT) or written_here(target):
+        return
+    raise UsageError(
+        f"{target}: is there, and is a {kind}, so it may be meant as an input; the last name is the file to write, and "
+        "-o writes over one"
     )
 
 

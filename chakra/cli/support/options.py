@@ -40,6 +40,28 @@ def refuse_idle(names: Sequence[str], why: str) -> None:
                 raise UsageError(f"{long} {why}")
 
 
+def named_once(argument: str | None, option: str | None, what: str) -> str | None:
+    """A name that may stand by its place or behind its option, whichever was given.
+
+    Parameters
+    ----------
+    argument
+        By its place.
+    option
+        Behind its option.
+    what
+        Its word in the usage line, such as ``OUT``.
+
+    Raises
+    ------
+    UsageError
+        Both were given: one would be left unused, and a file that was meant to be read could be written over.
+    """
+    if argument is not None and option is not None:
+        raise UsageError(f"{what} is named twice, by {argument} and by {option}: give one of them")
+    return option if argument is None else argument
+
+
 def format_option(help_text: str = "Form of the output.") -> Decorator:
     """``--format text|json`` of commands that print a summary; the parameter is ``output_format``."""
     return click.option(
