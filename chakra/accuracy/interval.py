@@ -438,5 +438,5 @@ def _beyond(value: float, ends: tuple[float, float]) -> float:
 
 
 def _span(ends: tuple[float, float]) -> str:
-    low, high = (f"{end:.3g}" for end in ends)
+    low, high = (f"{end:.3g}" if end < 1000 else f"{end:,.0f}" for end in ends)
     return low if low == high else f"{low} to {high}"

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from chakra.et.manifest import WorkloadManifest, read_manifest
     from chakra.generate.model.blocks import ContextParallel
     from chakra.generate.plan.options import Recompute
-    from chakra.generate.plan.training import StepPlan, build_workload
+    from chakra.generate.plan.training import StepPlan
     from chakra.generate.request.base import CommOrder, Request
     from chakra.generate.request.requests import DlrmRequest, MlpRequest, ResnetRequest
     from chakra.generate.request.transformers import Mode, MoeRequest, TransformerRequest
     from chakra.generate.schedule.pipeline import ScheduleKind
     from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
+    from chakra.generate.verify.workload import build_workload
     from chakra.generate.write import write_plain, write_shared
 
 __all__ = [
@@ -63,7 +64,7 @@ lazy_names(
         "StepPlan": "chakra.generate.plan.training",
         "TransformerRequest": "chakra.generate.request.transformers",
         "WorkloadManifest": "chakra.et.manifest",
-        "build_workload": "chakra.generate.plan.training",
+        "build_workload": "chakra.generate.verify.workload",
         "read_manifest": "chakra.et.manifest",
         "summarize": "chakra.generate.verify.step_totals",
         "total_matmul_flops": "chakra.generate.verify.step_totals",

@@ -117,7 +117,11 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
         return platform.sized(npus) if sized or npus is not None else platform
     whole = platform.sized(machines=count)
     if npus is not None and npus != count * platform.node_npus:
-        raise UsageError(f"{words!r} has {counted(count * platform.node_npus, 'NPU')}, not {npus}")
+        fits = npus > 0 and npus % platform.node_npus == 0
+        raise UsageError(
+            f"{words!r} has {counted(count * platform.node_npus, 'NPU')}, not {npus}"
+            + (f": {npus // platform.node_npus}x would have as many" if fits else "")
+        )
     return whole
 
 

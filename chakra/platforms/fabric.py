@@ -210,6 +210,11 @@ class Fabric:
             return [place // block for place in self.places]
         if not self.spread:
             return [machine // block for machine in range(machines)]
+        if self.rack > block:
+            raise UsageError(
+                f"racks of {self.rack}: a {'router' if self.shape is Shape.DRAGONFLY else 'leaf switch'} of "
+                f"{counted(self.ports, 'port')} has room for {counted(block, 'machine')}"
+            )
         dealt = (
             leaf
             for first in range(0, block, self.rack)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from chakra.arguments import checked
-from chakra.io.readable import counted_text
+from chakra.io.readable import counted_text, figure_text
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.run import ranked
 from chakra.sweep.store import Outcome
@@ -155,7 +155,7 @@ def _ranges(values: Sequence[object]) -> Callable[[object], object]:
         if not _is_number(value):
             return value
         low, high = next(pair for pair in ends if value <= pair[1])
-        return f"{low:.4g} to {high:.4g}"
+        return f"{figure_text(low)} to {figure_text(high)}"
 
     return within
 

@@ -10,7 +10,7 @@ from chakra.generate.request.base import Request
 from chakra.generate.request.frameworks import framework
 from chakra.generate.request.requests import REQUESTS
 from chakra.generate.request.transformers import TransformerRequest
-from chakra.io.readable import counted
+from chakra.io.readable import counted, number_text
 from chakra.io.shown import describe
 from chakra.io.yaml import read_entries
 from chakra.replay.config.key import Key
@@ -143,9 +143,9 @@ def _values(parameter: Parameter) -> object:
     """What a parameter takes, in short."""
     if parameter.values:
         return _plain(list(parameter.values))
-    how = f" in steps of {parameter.step:g}" if parameter.step is not None else ""
+    how = f" in steps of {number_text(parameter.step)}" if parameter.step is not None else ""
     how += f", {counted(parameter.count, 'value')}" if parameter.count is not None else ""
-    return f"{parameter.low:g} to {parameter.high:g}{how}{', logarithmic' if parameter.log else ''}"
+    return f"{number_text(parameter.low)} to {number_text(parameter.high)}{how}{', logarithmic' if parameter.log else ''}"
 
 
 def _notes(study: Study) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def test_npus_of_network_and_option_must_agree(chakra: Chakra, ring8: Path) -> N
         ("--platform hgx-h100", 0, ""),
         ("--platform 1xhgx-h100 --npus 8", 0, ""),
         ("--platform dgx-h100", 2, "no machine preset 'dgx-h100'; did you mean 'hgx-h100'?"),
-        ("--platform 2xhgx-h100", 2, "'2xhgx-h100' has 16 NPUs, not 8"),
+        ("--platform 2xhgx-h100", 2, "'2xhgx-h100' has 16 NPUs, not 8: 1x would have as many"),
         ("--platform hgx-h100 --npus 4", 2, "--npus 4: hgx-h100 has 8 NPUs"),
         ("--platform hgx-h100 -n network.yml", 2, "--platform: the network is given by -n already"),
         ("-n hgx-h100", 2, "-n hgx-h100: no such file; a known machine is given by --platform hgx-h100"),

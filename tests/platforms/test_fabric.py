@@ -138,6 +138,14 @@ def test_no_leaf_holds_more_machines_than_it_has_room(
     machines: int, idle: int, rack: int, shape: Shape
 ) -> None:
     fabric = Fabric(shape, 16, spread=True, rack=rack, within=machines + idle)
+    # half of a leaf's ports lead down, unless all 4 interfaces of each machine find room at one leaf
+    room = 8 if shape is Shape.RAILS else 4 if machines + idle <= 4 else 2
+    if rack > room:
+        with pytest.raises(
+            UsageError, match=f"racks of {rack}: a leaf switch of 16 ports has room for {room} "
+        ):
+            graph(fabric, machines)
+        return
     found = graph(fabric, machines)
     assert sorted(v for v in found if isinstance(v, int)) == list(range(4 * machines))
     for leaf in switches(found, "leaf"):
@@ -299,6 +307,14 @@ def test_rails_and_trees_differ_where_they_differ() -> None:
         (
             "8x hgx-h100 over 400G fat tree of 64 ports racks of",
             "'racks' needs a number, such as 'racks of 4'",
+        ),
+        (
+            "8x hgx-h100 over 400G fat tree of 16 ports racks of 2",
+            "racks of 2: a leaf switch of 16 ports has room for 1 machine",
+        ),
+        (
+            "64x hgx-h100 over 400G dragonfly of 31 ports racks of 2",
+            "racks of 2: a router of 31 ports has room for 1 machine",
         ),
         ("8x hgx-h100 over 400G sprayed", "add such as 'of 64 ports'"),
         ("8x hgx-h100 over 400G fat tree of 4 ports", "no room for the 8 interfaces"),

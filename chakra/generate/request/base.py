@@ -1,10 +1,11 @@
 """What requests for every kind of workload have in common: degrees, batches, training, nodes, compute times."""
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
@@ -47,6 +48,31 @@ class CommOrder(Enum):
     STREAM = "stream"
 
 
+_R = TypeVar("_R", bound="Request")
+
+
+def fills_from_framework(request_type: type[_R]) -> type[_R]:
+    """Let a request that names a framework take its parameters where none are given, whoever makes it.
+
+    A class decorator over the dataclass: its own ``__init__`` no longer knows which fields were given.
+    `dataclasses.replace` gives all of them, so that a request that is changed keeps the others.
+    """
+    made: Callable[..., None] = request_type.__init__
+
+    @functools.wraps(made)
+    def filled(self: _R, **given: Any) -> None:
+        name = given.get("framework")
+        if isinstance(name, str) and name:
+            zero = given.get("zero", framework(name).values.get("zero"))
+            usual = framework(name).values_at(zero if isinstance(zero, int) else 0)
+            given = {**read_profile(usual, {key.name: key for key in keys_of(request_type)}), **given}
+        made(self, **given)
+
+    request_type.__init__ = filled  # type: ignore[method-assign]
+    return request_type
+
+
+@fills_from_framework
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Parameters that every kind of workload has.
@@ -87,8 +113,8 @@ class Request:
     compiled
         Memory-bound operators that follow each other are one kernel, as a compiler makes it (torch.compile).
     framework
-        Framework whose parameters `from_mapping` takes where none are given (`chakra.generate.FRAMEWORKS`), and whose
-        operator times a replay takes.
+        Framework whose parameters are taken where none are given (`chakra.generate.request.frameworks.FRAMEWORKS`), and
+        whose operator times a replay takes.
     comm_order, fuse
         As in `EmitOptions`.
     peak_tflops, mem_gbps, matmul_efficiency, memory_efficiency, launch_ns
@@ -177,11 +203,6 @@ class Request:
                 hint = nearest(str(name).replace("_", "-"), known)
                 raise UsageError(f"unknown parameter {name!r}{hint}")
             given[key.field] = read_parameter(key, value)
-        if given.get("framework"):
-            profile = framework(str(given["framework"]))
-            zero = given.get("zero", profile.values.get("zero"))
-            usual = profile.values_at(zero if isinstance(zero, int) else 0)
-            given = {**read_profile(usual, known), **given}
         made: Callable[..., Self] = cls
         return made(**given)
 

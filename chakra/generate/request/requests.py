@@ -12,11 +12,12 @@ from chakra.generate.model.classic import (
     resnet50_stages,
 )
 from chakra.generate.plan.training import StepPlan
-from chakra.generate.request.base import Request
+from chakra.generate.request.base import Request, fills_from_framework
 from chakra.generate.request.transformers import MoeRequest, TransformerRequest
 from chakra.io.nearest import nearest
 
 
+@fills_from_framework
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MlpRequest(Request):
     """A perceptron: ``widths`` inputs first, then each dense layer's outputs.
@@ -47,6 +48,7 @@ class MlpRequest(Request):
         return self._step([stages], parallel, "mlp")
 
 
+@fills_from_framework
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResnetRequest(Request):
     """ResNet-50 on square images of ``image`` pixels a side, ``classes`` outputs.
@@ -77,6 +79,7 @@ class ResnetRequest(Request):
         return self._step([stages], parallel, "resnet")
 
 
+@fills_from_framework
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DlrmRequest(Request):
     """DLRM: preset, with sizes that replace the preset's (as in `DlrmConfig`).

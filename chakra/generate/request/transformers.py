@@ -16,7 +16,7 @@ from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.disaggregated import Decoding, plan_disaggregated
 from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.training import StepPlan
-from chakra.generate.request.base import Request
+from chakra.generate.request.base import Request, fills_from_framework
 from chakra.generate.request.frameworks import framework, read_profile
 from chakra.generate.request.parameters import PARAMETERS, keys_of
 from chakra.generate.schedule.pipeline import ScheduleKind, placed
@@ -63,6 +63,7 @@ READ_IN: dict[str, tuple[Mode, ...]] = {
 }  # fmt: skip
 
 
+@fills_from_framework
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerRequest(Request):
     """Parameters of a transformer workload.
@@ -368,6 +369,7 @@ class TransformerRequest(Request):
         return self._step(positions, parallel, "transformer", uneven=True)
 
 
+@fills_from_framework
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoeRequest(TransformerRequest):
     """A transformer with experts: the same parameters, another default."""
