@@ -68,7 +68,7 @@ def fills_from_framework(request_type: type[_R]) -> type[_R]:
             given = {**read_profile(usual, {key.name: key for key in keys_of(request_type)}), **given}
         made(self, **given)
 
-    request_type.__init__ = filled  # type: ignore[method-assign]
+    request_type.__init__ = filled  # type: ignore[assignment, method-assign]
     return request_type
 
 
