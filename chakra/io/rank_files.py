@@ -184,7 +184,7 @@ def ranks_alike(first: PathLike, second: PathLike) -> bool:
     one, other = os.fspath(first), os.fspath(second)
     if one == other or not (os.path.isfile(one) and os.path.isfile(other)):
         return False
-    return re.sub(r"\d+", "#", one) == re.sub(r"\d+", "#", other)
+    return re.sub("[0-9]+", "#", one) == re.sub("[0-9]+", "#", other)
 
 
 def _prefix_of(file: str) -> str:

@@ -208,6 +208,15 @@ def number_text(value: float) -> str:
     return f"{value:g}" if abs(value) < 1_000_000 else f"{value:.0f}"
 
 
+def grouped_text(value: float) -> str:
+    """The same with thousands separated.
+
+    >>> grouped_text(2e6), grouped_text(5491.19374), grouped_text(0.5)
+    ('2,000,000', '5,491.19', '0.5')
+    """
+    return f"{value:,g}" if abs(value) < 1_000_000 else f"{value:,.0f}"
+
+
 def price_text(value: float) -> str:
     """An amount of money: hundredths of whole units, three significant digits of less than one.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from chakra.io.readable import counted_text
+from chakra.io.readable import counted_text, figure_text
 from chakra.report.document import Run
 from chakra.report.wiring import Vertex, Wire, dim_shapes, heights, kind_of
 from chakra.timeline.lenient import number
@@ -63,7 +63,7 @@ class Bundle:
     def count_in_words(self) -> str:
         """How many links there are, and their bandwidth."""
         text = counted_text(len(self.wires), "link")
-        low, high = (f"{speed:,.4g}" for speed in self.bandwidth_gibps)
+        low, high = map(figure_text, self.bandwidth_gibps)
         if not self.bandwidth_gibps[1]:
             return text
         return f"{text} of {low} GiB/s" if low == high else f"{text} of {low} to {high} GiB/s"

@@ -17,6 +17,7 @@ from chakra.io.readable import (
     counted_text,
     duration_text,
     figure_text,
+    grouped_text,
     percent_text,
     price_text,
     printable,
@@ -395,7 +396,7 @@ def dimensions(run: Run) -> Table:
             text_of(d.get("topology")),
             count_text(int(number(d.get("npus")))),
             _speeds(d),
-            f"{number(d.get('latency_ns')):,g}",
+            grouped_text(number(d.get("latency_ns"))),
             bytes_text(int(number(d.get("bytes_per_npu")))) if carried else "-",
             percent_text(number(d.get("utilisation"))) if carried else "-",
         )
@@ -414,7 +415,7 @@ def _speeds(dim: Mapping[str, object]) -> str:
     """Bandwidth of a dimension, from the least to the most where NPUs or links have different ones."""
     rows = [row for row in _list(dim.get("unequal")) if isinstance(row, Mapping)] or [dim]
     ends = (number(row.get("bandwidth_gibps")) for row in (rows[-1], rows[0]))
-    return " to ".join(dict.fromkeys(f"{speed:,g}" for speed in ends))
+    return " to ".join(dict.fromkeys(grouped_text(speed) for speed in ends))
 
 
 def links(run: Run, most: int = 50) -> Table:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from chakra.accuracy.interval import SHARE, Interval, NothingNear, interval_of
 from chakra.accuracy.ratio import RatioInterval, Unlike, ratio_of
-from chakra.io.readable import beside_prediction, counted, counted_text, verb
+from chakra.io.readable import beside_prediction, counted, counted_text, figure_text, verb
 from chakra.sweep.metrics import METRICS, OF_TIME
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
@@ -129,7 +129,7 @@ def interval_words(interval: Interval, outcome: Outcome) -> str:
         The design.
     """
     step = outcome.metrics["step_ms"]
-    ends = f"{interval.low * step:,.4g} to {interval.high * step:,.4g} ms"
+    ends = f"{figure_text(interval.low * step)} to {figure_text(interval.high * step)} ms"
     grounds = (*interval.differs, beside_prediction(interval.low, interval.high, 1))
     rows = "; ".join(
         [f"{interval.family}, {counted_text(interval.rows, 'measured row')}", *filter(None, grounds)]

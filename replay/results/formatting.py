@@ -20,6 +20,7 @@ from chakra.io.readable import (
     counted_text,
     duration_text,
     figure_text,
+    grouped_text,
     nouns,
     percent_figure,
     percent_text,
@@ -324,7 +325,7 @@ def _machine(document: Document) -> Iterator[str]:
         yield (
             f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {counted_text(dim['npus'], 'NPU')}, "
             f"{_speeds(dim, listed=listed)}, "
-            f"{dim['latency_ns']:,g} ns {'a way' if listed else 'per hop'}"
+            f"{grouped_text(dim['latency_ns'])} ns {'a way' if listed else 'per hop'}"
         )
     if network.get("built_of"):
         yield f"{'':18}{built_in_words(network['built_of'])}"
@@ -341,15 +342,14 @@ def _speeds(dim: Mapping[str, Any], *, listed: bool) -> str:
     unit, noun = "GB/s (of 2^30 B/s)", "NPU" if listed else "link"
     where, rows = "out of" if listed else "on", dim.get("unequal") or []
     if not rows:
-        return f"{dim['bandwidth_gibps']:,g} {unit} {'out of an NPU' if listed else 'per link and direction'}"
+        return f"{grouped_text(dim['bandwidth_gibps'])} {unit} {'out of an NPU' if listed else 'per link and direction'}"
     if len(rows) > _MOST_SPEEDS:
         count = sum(row["count"] for row in rows)
         least, most = rows[-1]["bandwidth_gibps"], rows[0]["bandwidth_gibps"]
-        return (
-            f"{least:,g} to {most:,g} {unit} {where} {counted_text(count, noun)} ({len(rows)} different ones)"
-        )
+        ends = f"{grouped_text(least)} to {grouped_text(most)} {unit}"
+        return f"{ends} {where} {counted_text(count, noun)} ({len(rows)} different ones)"
     first, *others = (
-        (f"{row['bandwidth_gibps']:,g}", f"{where} {counted_text(row['count'], noun)}") for row in rows
+        (grouped_text(row["bandwidth_gibps"]), f"{where} {counted_text(row['count'], noun)}") for row in rows
     )
     return ", ".join([f"{first[0]} {unit} {first[1]}", *(f"{speed} {at}" for speed, at in others)])
 
@@ -357,7 +357,7 @@ def _speeds(dim: Mapping[str, Any], *, listed: bool) -> str:
 def speeds_in_short(dim: Mapping[str, Any]) -> str:
     """Bandwidth of a row of dimensions, from the least to the most where they differ."""
     rows = dim.get("unequal") or [dim]
-    return " to ".join(dict.fromkeys(f"{row['bandwidth_gibps']:,g}" for row in (rows[-1], rows[0])))
+    return " to ".join(dict.fromkeys(grouped_text(row["bandwidth_gibps"]) for row in (rows[-1], rows[0])))
 
 
 def built_in_words(parts: Mapping[str, Any]) -> str:
@@ -539,7 +539,7 @@ def _dimensions(document: Document, *, carried: bool) -> Iterator[str]:
             str(row["topology"]),
             count_text(row["npus"]),
             speeds_in_short(row),
-            f"{row['latency_ns']:,g}",
+            grouped_text(row["latency_ns"]),
             count_text(round(row["bytes_per_npu"])) if carried else "-",
             percent_figure(row["utilisation"]) if carried and row.get("utilisation") is not None else "-",
         ]

@@ -291,3 +291,11 @@ def test_tables_share_columns_and_refuse_others(tmp_path) -> None:  # type: igno
     )
     with pytest.raises(ConfigError, match="line 2 has 7 cells"):
         read_table(path)
+
+
+def test_rows_are_shown_with_their_units(capsys: pytest.CaptureFixture[str]) -> None:
+    """Seconds of steps and bytes of memory stood in one column, without a word."""
+    assert run(["accuracy", "--family", "Selene", "--rows"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if ", dgx-a100," in line]
+    assert {row[3] for row in rows} == {"s", "GB"}
+    assert all(0.1 < float(row[1]) < 100 for row in rows)

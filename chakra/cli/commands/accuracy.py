@@ -359,11 +359,14 @@ def _lines(
             for (family, reason), places in reasons.items()
         ]
     if with_rows:
-        lines += ["", "error %  predicted  measured  row"]
+        from chakra.accuracy import Quantity
+
+        lines += ["", "error %  predicted  measured     row"]
         for item in predictions:
             if item.predicted is None:
                 continue
             row = item.case.row
+            size, unit = (1.0, "s") if item.case.quantity is Quantity.STEP else (1e9, "GB")
             what = ", ".join(
                 text
                 for text in (
@@ -372,7 +375,8 @@ def _lines(
                 )
                 if text
             )  # fmt: skip
-            lines.append(f"{100 * item.error:+7.1f}  {item.predicted:9.4g} {item.case.measured:9.4g}  {what}")
+            predicted, measured = item.predicted / size, item.case.measured / size
+            lines.append(f"{100 * item.error:+7.1f}  {predicted:9.4g} {measured:9.4g} {unit:<2}  {what}")
     return lines
 
 

@@ -46,10 +46,11 @@ def command(source: str | None, target: str | None, input_name: str | None, outp
             file.write(content)
     elif target is None or target == "-":
         write_json(data, source, sys.stdout)
-    elif target.endswith((".et", ".et.gz")):
-        raise UsageError(
-            f"{target}: the name of a trace, and {source} becomes JSON; name a .json file, one FILE a call"
-        )
     else:
+        files.expect_apart([target], [source])
+        if kind == files.EXECUTION_TRACE and target.endswith((".et", ".et.gz")):
+            raise UsageError(
+                f"{target}: the name of a trace, and {source} becomes JSON; name a .json file, one FILE a call"
+            )
         with files.atomic_text(target) as text:
             write_json(data, source, text)
