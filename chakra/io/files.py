@@ -427,10 +427,19 @@ JSON = "JSON file"
 YAML = "YAML file"
 TEXT_WORKLOAD = "text workload"
 RESULT = "replay result"
+TIMELINE = "timeline that chakra wrote"
 TEXT = "text file"
 EMPTY = "empty file"
 UNKNOWN = "unknown file"
 
+#: What a timeline in Chrome's format says of who wrote it, and how it begins: its events look like those of a recording.
+#: Those of 0.1.0 name no writer, and no profiler says first what they do.
+TIMELINE_WRITER = "chakra timeline"
+OWN_TIMELINE = re.compile(
+    rb'\{\s*("otherData"\s*:\s*\{\s*"writer"\s*:\s*"'
+    + TIMELINE_WRITER.encode()
+    + rb'"|"displayTimeUnit": "ns",\s*"otherData": \{"source":)'
+)
 #: What stands in the nodes of a linked trace alone: linkers keep the keys of the host trace.
 _OF_LINKED = re.compile(r'"(exclusive_dur|inter_thread_dep|sync_dep)"\s*:')
 #: What a top-level JSON key says about the file.
@@ -513,6 +522,8 @@ def _is_json(head: bytes) -> bool:
 
 
 def _json_kind(text: bytes) -> str:
+    if OWN_TIMELINE.match(text):
+        return TIMELINE
     decoded = text.decode("utf-8", "replace")
     depth_one = _top_level_keys(decoded)
     if any(key == "schema" for key in depth_one) and '"chakra.replay.result' in decoded[:4096]:

@@ -1,14 +1,12 @@
 """Chrome trace JSON: opens in Perfetto, chrome://tracing and TensorBoard. Strict JSON, microseconds, one
 object an event."""
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
-from chakra.errors import TraceError
 from chakra.io.documents import ascii_text, streamed
-from chakra.io.files import PathLike, open_stream
+from chakra.io.files import TIMELINE_WRITER
 from chakra.timeline.model import CATEGORIES, Timeline
 
 #: an event: its keys and values, of which numbers and names may be JSON already
@@ -22,15 +20,12 @@ def chrome_pieces(timeline: Timeline) -> Iterator[str]:
     cannot share one. Nanoseconds survive as decimals of a microsecond.
     """
     encode = msgspec.json.Encoder().encode
-    head = {"displayTimeUnit": "ns", "otherData": {"source": timeline.source, "time_unit": "us"}}
+    # who wrote it comes first, so that nobody takes it for a recording (`chakra.io.files.OWN_TIMELINE`)
+    head = {
+        "otherData": {"writer": TIMELINE_WRITER, "source": timeline.source, "time_unit": "us"},
+        "displayTimeUnit": "ns",
+    }
     return streamed(head, "traceEvents", (encode(event).decode() for event in _events(timeline)))
-
-
-def written_here(path: PathLike) -> bool:
-    """Whether a Chrome trace is one of `chrome_pieces`: no profiler says these two things first."""
-    with open_stream(path, error=TraceError, looked_at=True) as file:
-        head = file.read(1 << 16)
-    return re.match(rb'\{\s*"displayTimeUnit":\s*"ns",\s*"otherData":\s*\{"source":', head) is not None
 
 
 def _name(text: str) -> msgspec.Raw:

@@ -150,6 +150,13 @@ def test_times_of_every_form_are_read() -> None:
         (b"\x04\x12\x02\x00\x00", FileKind.BINARY),
         (b'{"traceEvents": []}', FileKind.DEVICE),
         (b'[{"ph": "X"}]', FileKind.DEVICE),
+        (
+            b'{"otherData": {"writer": "chakra timeline", "source": "x"}, "traceEvents": []}',
+            FileKind.TIMELINE,
+        ),
+        (b'{"displayTimeUnit": "ns",\n"otherData": {"source": "x"}, "traceEvents": []}', FileKind.TIMELINE),
+        (b'{"displayTimeUnit": "ns", "traceEvents": []}', FileKind.DEVICE),
+        (b'{"otherData": {"writer": "us"}, "traceEvents": []}', FileKind.DEVICE),
         (b'{"schema": "1", "nodes": [{"id": 1}]}', FileKind.HOST),
         (b'{"schema": "1", "nodes": [{"id": 1, "exclusive_dur": 1}]}', FileKind.LINKED),
         (b'{"workload_graph": []}', FileKind.JSON_ET),

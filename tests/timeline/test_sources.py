@@ -283,6 +283,23 @@ def test_real_kineto_traces_nest(shared: Path) -> None:
         assert half_overlaps(timeline) == 0
 
 
+def test_a_timeline_among_recordings_is_none_of_them(tmp_path: Path) -> None:
+    """Written into the folder that it is of, it changes nothing for the next command; alone it is refused by name."""
+    for rank in range(2):
+        (tmp_path / f"job.rank{rank}.kineto.json").write_text(kineto(rank))
+    runner, out = CliRunner(), tmp_path / "timeline.rank2.json"
+    written = []
+    for _ in range(2):
+        done = runner.invoke(command, [str(tmp_path), str(out)])
+        assert done.exit_code == 0, done.output
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+    done = runner.invoke(command, [str(out), str(tmp_path / "again.json")])
+    assert f"{out}: this is a timeline that chakra wrote" in str(done.exception)
+    with pytest.raises(UsageError, match="this is a timeline that chakra wrote"):
+        read_kineto([out])
+
+
 def test_the_command(tmp_path: Path) -> None:
     run, log, out = tmp_path / "run.json", tmp_path / "log.log", tmp_path / "out.json"
     run.write_text(json.dumps(sample()))

@@ -28,7 +28,6 @@ from chakra.timeline import (
     write_timeline,
 )
 from chakra.timeline.astrasim_log import is_log, parse_frequency
-from chakra.timeline.chrome import written_here
 from chakra.timeline.write import format_of
 from chakra.viz.graph.select import parse_time, parse_window
 
@@ -139,7 +138,7 @@ def _expect_output(target: Path) -> None:
     if not target.is_file():
         return
     kind = files.sniff_kind(target, error=UsageError)
-    if kind not in (files.KINETO, files.RESULT) or written_here(target):
+    if kind not in (files.KINETO, files.RESULT):
         return
     raise UsageError(
         f"{target}: is there, and is a {kind}, so it may be meant as an input; the last name is the file to write, and "

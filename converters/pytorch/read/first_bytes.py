@@ -3,6 +3,8 @@
 import re
 from enum import StrEnum
 
+from chakra.io.files import OWN_TIMELINE
+
 #: The distinguishing keys of profiler files stand in front of the big array; some writers put much metadata
 # there.
 HEAD_BYTES = 1 << 20
@@ -14,6 +16,7 @@ class FileKind(StrEnum):
     HOST = "a PyTorch host trace (nodes)"
     DEVICE = "a Kineto trace (traceEvents)"
     LINKED = "a linked trace (nodes with times)"
+    TIMELINE = "a timeline that chakra wrote"
     JSON_ET = "a JSON-encoded execution trace (workload_graph)"
     OTHER_JSON = "JSON of another kind"
     EMPTY = "an empty file"
@@ -32,6 +35,8 @@ def describe_bytes(head: bytes) -> FileKind:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text:
         return FileKind.EMPTY
+    if OWN_TIMELINE.match(text):
+        return FileKind.TIMELINE  # its events are those of recordings, without what converters need
     if re.match(rb'\{\s*"(schema|format)"\s*:\s*"chakra\.', text):
         return FileKind.OTHER_JSON  # a document of ours: a replay's result has nodes, too
     if text[:1] in b"{[":
