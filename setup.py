@@ -1,5 +1,7 @@
 """Maps the repository's folders to import packages; all other metadata is in pyproject.toml."""
 
+import sys
+
 from setuptools import find_namespace_packages, setup
 
 FOLDERS = {
@@ -10,6 +12,9 @@ FOLDERS = {
 }
 
 # folders of data are listed, too: setuptools treats every folder below a package as one, and warns of unlisted ones
+#: import packages whose folders lie beside that of `chakra`
+BESIDE = [name for name in FOLDERS if name != "chakra"]
+
 packages = [
     package
     for name, folder in FOLDERS.items()
@@ -37,6 +42,13 @@ DATA = (
     "svg",
     "txt",
 )
+
+# An editable installation puts the repository's root on sys.path, where `chakra` finds the other folders itself. With
+# all of them setuptools would install a finder that Python asks last: a script beside a clone that is called chakra
+# would import the clone's folder as an empty package of that name.
+if "editable_wheel" in sys.argv:
+    FOLDERS = {"": "."}
+    packages = [package for package in packages if not package.startswith(tuple(BESIDE))]
 
 setup(
     package_dir=FOLDERS,
