@@ -269,3 +269,21 @@ def test_shares_of_a_layer_without_experts_are_refused(tmp_path: Path) -> None:
         MoeRequest.from_mapping(
             {"model": "deepseek-v2-lite", "layers": 3, "expert-load-file": str(file)}
         ).plan()
+
+
+def test_checks_of_uneven_experts_name_the_position() -> None:
+    """Each position has a trace of its own in every stage, and eight rows of the table had one name."""
+    request = MoeRequest.from_mapping(
+        {
+            "model": "mixtral-8x7b",
+            "layers": 2,
+            "seq": 64,
+            "ep": 4,
+            "dp": 8,
+            "zero": 1,
+            "expert-load": "zipf:1.2",
+        }
+    )
+    names = [check.name for check in check_step(request, request.plan())]
+    assert "dp reduce-scatter, stage 0 ep 3, bytes" in names
+    assert len(names) == len({*names})

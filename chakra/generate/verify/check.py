@@ -184,7 +184,7 @@ def _tied(model: TransformerConfig, plan: StepPlan, stages: tuple[StageSummary, 
         size = (-(-elements // shards) if sharded else elements) * plan.model.grad_itemsize
         expected = held * size * plan.training.iterations
         yield Check(
-            f"tied embedding, stage {stage.stage}, bytes",
+            f"tied embedding, stage {stage.title}, bytes",
             expected,
             _sum(stage, "embed", "ALL_REDUCE")[1],
             "B",
@@ -264,7 +264,7 @@ def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator
             for elements in (_elements(layers, group) for group in WeightGroup.trained())
         )
         expected = trained * plan.model.grad_itemsize * plan.training.iterations
-        yield Check(f"gradient bytes, stage {stage.stage}", expected, found, "B")
+        yield Check(f"gradient bytes, stage {stage.title}", expected, found, "B")
 
 
 def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
@@ -295,11 +295,11 @@ def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check
                 "ALL_GATHER": frozen + _gathers(plan, chunks, group, ranks),
             }
             for kind, size in expected.items():
-                name = f"{joined(axes)} {kind.lower().replace('_', '-')}, stage {stage.stage}"
+                name = f"{joined(axes)} {kind.lower().replace('_', '-')}, stage {stage.title}"
                 yield Check(f"{name}, bytes", size, _sum(stage, joined(axes), kind)[1], "B")
         if parallel.rdp > 1:
             found = _sum(stage, "rdp", "ALL_REDUCE")[1]
-            yield Check(f"shards across copies, stage {stage.stage}, bytes", across, found, "B")
+            yield Check(f"shards across copies, stage {stage.title}, bytes", across, found, "B")
 
 
 def _mirrored(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
@@ -315,7 +315,7 @@ def _mirrored(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Chec
             sizes = _reductions(plan, plan.layers_of(stage.stage), group)
             expected += closed.sharded_reductions(sizes, ranks, 2)[1]
         found = _sum(stage, "mirror", "ALL_REDUCE")[1]
-        yield Check(f"gradients of both copies, stage {stage.stage}, bytes", expected, found, "B")
+        yield Check(f"gradients of both copies, stage {stage.title}, bytes", expected, found, "B")
 
 
 def _elements(layers: Sequence[Layer], group: WeightGroup) -> list[int]:
@@ -367,7 +367,7 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
             tokens=request.micro_batch * model.sequence // parallel.cp, itemsize=plan.model.itemsize, tp=parallel.tp,
             sp=sp, full_recompute=full, regather=request.regather,
         ).items():  # fmt: skip
-            name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
+            name = f"tp {kind.lower().replace('_', '-')}, stage {stage.title}"
             yield Check(f"{name}, bytes", expected, _sum(stage, "tp", kind.value)[1], "B")
         return
     kinds = [model.at(whole_number(layer.name.removeprefix("layer"))) for layer in layers]
@@ -431,6 +431,6 @@ def _calls(stage: StageSummary, expected_calls: Sequence[closed.CallCount]) -> I
     for kind in dict.fromkeys(call.kind for call in expected_calls):
         of_kind = [call for call in expected_calls if call.kind is kind]
         calls, size = _sum(stage, "tp", kind.value)
-        name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
+        name = f"tp {kind.lower().replace('_', '-')}, stage {stage.title}"
         yield Check(f"{name}, calls", sum(call.calls for call in of_kind), calls, "")
         yield Check(f"{name}, bytes", sum(call.calls * call.size_bytes for call in of_kind), size, "B")
