@@ -1,5 +1,6 @@
 """Collectives of a run: times of every instance, and the rows of the table."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +37,8 @@ class Instances:
     waiting: I64
 
 
-def instances(raw: RawRun, programs: list[Program]) -> Instances:
-    """Times of all collective instances; -1 where one never became complete."""
+def instances(raw: RawRun, programs: list[Program], met: Mapping[int, I64]) -> Instances:
+    """Times of all collective instances; -1 where one never became complete. `met` is of those of some dimensions."""
     n = len(raw.instance_plan)
     far = np.iinfo(np.int64).max
     start, end = np.full(n, far), np.full(n, -1)
@@ -58,7 +59,10 @@ def instances(raw: RawRun, programs: list[Program]) -> Instances:
         np.maximum.at(end, instance, finish)
         # an NPU has a group once, so an actor stands for as many members of each group as it has NPUs for one
         members = npus_of[actor] // groups[raw.instance_comm[instance]]
-        np.add.at(waiting, instance, members * np.maximum(raw.instance_ready_ns[instance] - issue, 0))
+        ready = raw.instance_ready_ns[instance]
+        if actor in met:
+            ready = np.where(met[actor][nodes] >= 0, met[actor][nodes], ready)
+        np.add.at(waiting, instance, members * np.maximum(ready - issue, 0))
     start[start == far] = -1
     return Instances(start, raw.instance_ready_ns.copy(), end, waiting)
 
@@ -114,13 +118,14 @@ def collective_rows(
     membership: Membership,
     library: PlacedLibrary | None,
     crossed: Crossed,
+    met: Mapping[int, I64],
 ) -> list[dict[str, Any]]:
     """One row per collective, of groups of one name that run alike; merged by group and collective above `MAX_ROWS`.
 
     What a row says, and which rows there are, does not depend on the engine, nor on whether classes of NPUs were
     simulated.
     """
-    found = instances(raw, programs)
+    found = instances(raw, programs, met)
     done = np.flatnonzero((found.start >= 0) & (raw.instance_plan >= 0))
     if not len(done):
         return []

@@ -9,6 +9,7 @@ from chakra.arrays import I64, rows_by
 from chakra.io.readable import counted_name
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
+from chakra.replay.results.meetings_of_some import dims_left_out, partners
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 
@@ -158,9 +159,16 @@ def critical_path(raw: RawRun, programs: list[Program], scenario: Scenario) -> C
         if program.op[node] == Op.COLLECTIVE:
             instance = int(raw.comm_instance[int(raw.comm_start[actor]) + int(program.comm[node])])
             if instance >= 0 and raw.instance_ready_ns[instance] > issue[node]:
-                group = scenario.membership.comm[npu, program.calls[int(program.call[node])].group]
-                npu, node = members.last(instance, int(group))
-                continue
+                call = program.calls[int(program.call[node])]
+                group = int(scenario.membership.comm[npu, call.group])
+                late = members.last(instance, group)
+                if some := dims_left_out(call, group, scenario.membership, scenario.network):
+                    late = members.last_of(instance, partners(npu, some, scenario.network))
+                # who need not wait for all (parts of no bytes) may have ended before the last one came
+                came = raw.issue_ns[int(raw.node_start[class_of[late[0]]]) + late[1]]
+                if issue[node] < came <= raw.finish_ns[where][node]:
+                    npu, node = late
+                    continue
         if program.op[node] == Op.RECV and raw.finish_ns[where][node] > issue[node]:
             sender = senders.sender(npu, node)
             if sender is not None:
@@ -235,6 +243,15 @@ class _Members:
             self.known[key] = int(members[np.isin(class_of[members], self.actor[late])].min())
         npu = self.known[key]
         return npu, int(self.node[late[self.actor[late] == class_of[npu]][0]])
+
+    def last_of(self, instance: int, npus: I64) -> tuple[int, int]:
+        """The same of some NPUs alone."""
+        first, end = np.searchsorted(self.instance, [instance, instance + 1]).tolist()
+        actors = self.raw.partition.class_of[npus]
+        mine = first + np.flatnonzero(np.isin(self.actor[first:end], actors))
+        late = mine[self.issue[mine] == self.issue[mine[0]]]
+        npu = int(npus[np.isin(actors, self.actor[late])].min())
+        return npu, int(self.node[late[self.actor[late] == self.raw.partition.class_of[npu]][0]])
 
 
 class _Senders:

@@ -1,7 +1,7 @@
 """The result of a replay: times, and everything that can be derived from them on demand."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -42,6 +42,7 @@ from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums, critical_path
 from chakra.replay.results.crossed import Crossed, unequal_entry
 from chakra.replay.results.library_notes import library_notes
+from chakra.replay.results.meetings_of_some import met_ns
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.messages import MessageRow, message_bytes, message_rows
 from chakra.replay.results.operator_shares import shares_entry
@@ -212,7 +213,7 @@ class ReplayResult:
 
     @cached_property
     def _times(self) -> list[ActorTimes]:
-        met = self._meetings.ready_ns
+        met = self._met_ns
         return [
             actor_times(self.raw, program, actor, met.get(actor))
             for actor, program in enumerate(self._programs)
@@ -221,6 +222,15 @@ class ReplayResult:
     @cached_property
     def _meetings(self) -> Meetings:
         return recorded_meetings(self.scenario, self.raw, self._programs)
+
+    @cached_property
+    def _met_ns(self) -> Mapping[int, I64]:
+        """When members met, by actor, where the engine does not say it: recorded collectives, and of some dimensions."""
+        return self._of_some_ns | self._meetings.ready_ns
+
+    @cached_property
+    def _of_some_ns(self) -> dict[int, I64]:
+        return met_ns(self.raw, self._programs, self.membership, self.network)
 
     @property
     def waits_in_transfer(self) -> bool:
@@ -293,7 +303,9 @@ class ReplayResult:
     def collectives(self) -> list[dict[str, Any]]:
         """One row per collective of alike groups of a name: kind, algorithm, bytes, times, bandwidths, bound."""
         library = self.scenario.plans.library
-        return collective_rows(self.raw, self._programs, self.membership, library, self._crossed)
+        return collective_rows(
+            self.raw, self._programs, self.membership, library, self._crossed, self._of_some_ns
+        )
 
     @cached_property
     def dimensions(self) -> list[dict[str, Any]]:
@@ -644,7 +656,7 @@ class ReplayResult:
         """When the last member of each collective, or the sender of each message, had come; None where that is not known,
         and of other nodes.
         """
-        met = come_ns(self.raw, self._programs[actor], actor, self._meetings.ready_ns.get(actor))[order]
+        met = come_ns(self.raw, self._programs[actor], actor, self._met_ns.get(actor))[order]
         if not (met >= 0).any():
             return {}
         return {"ready_ns": [None if time < 0 else time for time in met.tolist()]}

@@ -110,3 +110,35 @@ def test_a_last_member_takes_no_time_from_what_follows_members_that_end_before_i
         {"operator": "late", "kind": "GPU", "count": 1, "total_ns": 1000},
     ]
     assert run.finish_ns.max() == 13_610
+
+
+@pytest.mark.parametrize("fold", [False, True])
+def test_who_takes_no_part_in_a_collective_of_some_dimensions_is_not_waited_for(fold: bool) -> None:
+    """Columns 0, 2 and 1, 3 of a 2 x 2 machine gather each for itself; NPU 3 comes late, and NPU 2 after all else.
+
+    The last to finish is NPU 1: it waited for NPU 3 of its column (5,000 ns), not for NPU 2 (8,000 ns).
+    """
+    ranks = []
+    for rank in range(4):
+        builder = TraceBuilder(rank, 4)
+        before = builder.compute("before", duration_ns=(10, 10, 8000, 5000)[rank])
+        met = builder.collective("all_gather", size_bytes=6400, involved_dim=[False, True], after=before)
+        builder.compute("after", duration_ns=(1, 90_000, 1, 1)[rank], after=met)
+        ranks.append(builder.build())
+    network = {"topology": ["Ring", "Ring"], "npus_count": [2, 2], "bandwidth": [50, 50], "latency": [10, 10]}
+    system = {"all-gather-implementation": ["ring", "ring"], "endpoint-delay": 1}
+    run = simulate(ranks, system, network, fold=fold)
+    path = [(row["npu"], row["name"]) for row in run.critical_path]
+    assert path == [(3, "before"), (3, "all_gather"), (1, "all_gather"), (1, "after")]
+    sums = run.critical_path_sums
+    assert {part["operator"]: part["total_ns"] for part in sums["parts"]} == {
+        "before": 5000, "all_gather": int(run.finish_ns.max()) - 95_000, "after": 90_000
+    }  # fmt: skip
+    assert sums["gap_ns"] == 0
+    # NPUs 0 and 1 wait for NPUs 2 and 3, which have their parts by then; what follows is transfer, and all waits are in
+    # the table
+    assert run.account["waiting_ns"].tolist() == [7990, 4990, 0, 0]
+    assert run.account["transfer_ns"].tolist()[:2] == [int(run.finish_ns.max()) - 95_000] * 2
+    assert [row["waiting_ns"] for row in run.collectives] == [7990 + 4990]
+    came = [npu["ready_ns"][npu["names"].index("all_gather")] for npu in run.to_dict(nodes=True)["nodes"]]
+    assert came == [8000, 5000, 8000, 5000]
