@@ -119,7 +119,7 @@ def collectives_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
         )
         for kind, times in collective_times(runs)
     ]
-    columns = ("collective, total time", first, *others, *(f"{other} - {first}" for other in others))
+    columns = ("collective, sum over groups", first, *others, *(f"{other} - {first}" for other in others))
     return Table(columns, rows)
 
 

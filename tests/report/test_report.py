@@ -362,7 +362,7 @@ def test_a_comparison_has_differences_of_collectives_and_the_use_of_dimensions()
     other["dimensions"] = []
     runs = [run_of(sample(), "old"), run_of(other, "new")]
     table = collectives_table(runs, ["old", "new"])
-    assert table.columns == ("collective, total time", "old", "new", "new - old")
+    assert table.columns == ("collective, sum over groups", "old", "new", "new - old")
     assert ("ALL_REDUCE", "300 µs", "200 µs", "-100 µs") in table.rows
     assert [row[-1] for row in table.rows if row[0] == "ALL_GATHER"] == ["0 ns"]
     share = 100 * sample()["dimensions"][0]["utilisation"]
