@@ -2,7 +2,8 @@
 
 What each rank's trace says may fit together, and yet nobody begin: a ring of ranks that all receive before they send.
 Such waiting is found by running the workload, as a replay does and as fast: ranks that do alike run once. Collectives
-only wait for their members and messages only for their sender here, so that no network or system file is needed.
+only wait for their members and messages only for their sender here, so that no network or system file is needed. What
+depends on these waits for nobody: nothing is told that a replay does not do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +25,12 @@ from chakra.replay.options import RunOptions
 from chakra.replay.results.stall import Stall
 from chakra.replay.workload.communicators import GroupTable, Membership
 from chakra.replay.workload.compile import UNBOUNDED
+from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.model import Op, Program, Workload
 from chakra.replay.workload.node_order import collectives_by_group
 
+#: flags of `involved_dim` that are looked at
+MOST_DIMS = 64
 #: nodes looked at, at most, to tell whether dependencies fix the order of what stalled
 LOOKED_AT = 20_000_000
 
@@ -48,14 +52,51 @@ def try_traces(traces: Sequence[Trace], groups: GroupTable, npus: int) -> list[F
 
 
 def try_shared(
-    unique: Sequence[Trace], trace_of: I64, groups: GroupTable, npus: int, *, relative: bool = False
+    unique: Sequence[Trace],
+    trace_of: I64,
+    groups: GroupTable,
+    npus: int,
+    *,
+    relative: bool = False,
 ) -> list[Finding]:
     """The same of ranks that share traces; the arguments are those of `chakra.replay.checks.run.examine`."""
     found: Examined = examine(unique, trace_of, groups, npus, relative=relative)
-    if found.matched is None:
+    if found.compiled is None or npus == 1:
         return found.findings
-    tried = list(_stalls(*found.matched))
+    # the flags of `involved_dim` stay as they are: no network says here which of them are all dimensions
+    matched, membership = match_ranks(found.compiled, groups, dims=MOST_DIMS, unused_groups=True)
+    tried = list(_stalls(_without_free(matched), membership))
     return sorted([*tried, *found.findings], key=lambda finding: finding.severity != "error")
+
+
+def _without_free(workload: Workload) -> Workload:
+    """The workload, in which collectives that may end before all members have come wait for nobody.
+
+    Those are the ones of some dimensions, whose members differ in these alone, and those of unequal shares, in which
+    who exchanges nothing does not meet. The network that is not known here may have as many dimensions as that many
+    NPUs can have.
+    """
+    dims = workload.npus.bit_length() - 1
+    programs = list(workload.programs)
+    for number, program in enumerate(programs):
+        free = np.array([_may_end_early(call, dims) for call in program.calls], bool)
+        if not free.any():
+            continue
+        nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
+        nodes = nodes[free[program.call[nodes]]]
+        op, duration, call, comm = (
+            array.copy() for array in (program.op, program.duration_ns, program.call, program.comm)
+        )
+        op[nodes], duration[nodes], call[nodes], comm[nodes] = Op.TIMER, 0, -1, -1
+        comm[comm >= 0] = np.arange((comm >= 0).sum())
+        programs[number] = replace(program, op=op, duration_ns=duration, call=call, comm=comm)
+    return replace(workload, programs=tuple(programs))
+
+
+def _may_end_early(call: Call, dims: int) -> bool:
+    if call.uneven is not None or call.alone or call.node_id is not None:
+        return True
+    return call.involved is not None and (len(call.involved) < dims or not all(call.involved[:dims]))
 
 
 def _stalls(workload: Workload, membership: Membership) -> Iterator[Finding]:

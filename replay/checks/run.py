@@ -47,10 +47,10 @@ LARGE_BYTES = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What was found, and what a trial run needs; `matched` is None where the ranks do not fit together."""
+    """What was found, and what a trial run needs; `compiled` is None where the ranks do not fit together."""
 
     findings: list["Finding"]
-    matched: tuple[Workload, Membership] | None
+    compiled: Workload | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,6 @@ def examine(
         Findings as of `check_workload`.
     """
     errors: list[Finding] = []
-    fit: tuple[Workload, Membership] | None = None
     if len(trace_of) != npus:
         errors.append(
             Finding(
@@ -143,13 +142,12 @@ def examine(
         else:
             unequal = list(_listed(collective_problems(matched, membership)))
             problems += unequal
-            fit = matched, membership
             if not unequal:
                 for finding in order_findings(matched, membership):
                     (errors if finding.severity == "error" else warnings).append(finding)
         warnings += [Finding("warning", text) for text in traffic_warnings(compiled)]
     errors += [Finding("error", problem.message, problem.stall) for problem in problems]
-    return Examined(errors + warnings, None if errors else fit)
+    return Examined(errors + warnings, None if errors else compiled)
 
 
 def _listed(problems: Iterable[Problem]) -> Iterator[Problem]:

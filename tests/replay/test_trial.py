@@ -1,6 +1,7 @@
 """Workloads whose ranks wait for each other for ever: found before a run."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,53 @@ def test_an_order_that_dependencies_leave_open_is_no_error() -> None:
     (finding,) = found(workload)
     assert (finding.severity, finding.stall) == ("warning", True)
     assert "dependencies do not fix the order" in finding.message
+
+
+def awaited(**kind: Any) -> Workload:
+    """Rank 2 joins a collective when rank 0, which has, has sent it a message."""
+    workload = Workload(4)
+    for rank in range(4):
+        builder = workload.builder(rank)
+        first = [builder.recv(0, size_bytes=KIB)] if rank == 2 else []
+        joined = builder.collective(**kind, after=first)
+        if rank == 0:
+            builder.send(2, size_bytes=KIB, after=[joined])
+    return workload
+
+
+@pytest.mark.parametrize("flags", [None, [True, True], [True] * 10])
+def test_who_has_ended_a_collective_of_all_has_waited_for_all(flags: list[bool] | None) -> None:
+    more = {} if flags is None else {"involved_dim": flags}
+    (finding,) = found(awaited(kind="all_reduce", size_bytes=KIB, **more))
+    assert finding.severity == "error"
+    assert "wait cycle: NPU 0 -> 2 -> 0" in finding.message
+
+
+@pytest.mark.parametrize("flags", [[True, False], [True], [False, True]])
+def test_a_collective_of_some_dimensions_waits_for_their_members_alone(flags: list[bool]) -> None:
+    """NPU 2 is in another row of two than NPU 0."""
+    workload = awaited(kind="all_reduce", size_bytes=KIB, involved_dim=flags)
+    assert found(workload) == []
+    grid = {"topology": ["Ring"] * 2, "npus_count": [2, 2], "bandwidth": [50.0] * 2, "latency": [500.0] * 2}
+    system = {"all-reduce-implementation": ["ring", "ring"]}
+    if flags[0]:
+        assert simulate(workload.traces(), system, grid).npus == 4
+
+
+def test_unequal_shares_wait_for_those_with_whom_they_are_exchanged() -> None:
+    """NPUs 0 and 1 exchange data, and so do 2 and 3."""
+    workload = Workload(4)
+    for rank in range(4):
+        builder = workload.builder(rank)
+        first = [builder.recv(0, size_bytes=KIB)] if rank == 2 else []
+        shares = [KIB if peer // 2 == rank // 2 else 0 for peer in range(4)]
+        joined = builder.collective(
+            "all_to_all", size_bytes=sum(shares), in_split_bytes=shares, out_split_bytes=shares, after=first
+        )
+        if rank == 0:
+            builder.send(2, size_bytes=KIB, after=[joined])
+    assert found(workload) == []
+    assert simulate(workload.traces(), {"all-to-all-implementation": ["direct"]}, network(4)).npus == 4
 
 
 def test_durations_that_no_run_can_add_up() -> None:
