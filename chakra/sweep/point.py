@@ -3,10 +3,8 @@
 import hashlib
 import json
 import math
-import os
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
-from chakra.et.manifest import SUFFIX
 from chakra.et.memory_need import MemoryNeed, generated_totals, need_of
 from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
@@ -25,6 +22,7 @@ from chakra.replay.config.key import UnfitError
 from chakra.replay.config.keys import LOCAL_MEM_CAPACITY
 from chakra.replay.config.model import capacity_bytes
 from chakra.replay.parameters import SCALES
+from chakra.sweep.named_files import files_named
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -39,9 +37,6 @@ REPLAY_OPTIONS = {
 }  # fmt: skip
 #: endings of what a result depends on: modules, presets, measured rows
 _SOURCES = (".py", ".yml", ".csv", ".json")
-#: endings of files of a configuration, which may name further files; a larger one than this names none
-_CONFIGURATIONS = (".json", ".yml", ".yaml")
-_MOST_CONFIGURATION_BYTES = 1 << 20
 #: a point's sections (workload, network, system, replay, platform) and what they say
 Merged: TypeAlias = Mapping[str, Any]
 
@@ -66,7 +61,7 @@ def program_hash() -> str:
 def point_key(merged: Merged, *, needs_memory: bool) -> str:
     """Name of a point's cache entry: hash of everything that its result depends on, contents of files included."""
     files: dict[str, str] = {}
-    for path in _files(merged):
+    for path in files_named(merged):
         try:
             files[str(path)] = hashlib.sha256(read_raw(path)).hexdigest()
         except ChakraError:
@@ -74,60 +69,6 @@ def point_key(merged: Merged, *, needs_memory: bool) -> str:
     document = {"inputs": merged, "memory": needs_memory, "program": program_hash(), "files": files}
     text = json.dumps(document, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _files(merged: Merged) -> list[Path]:
-    """Every file that a text of the point names, as a whole or by a word of it, and those that such a file names."""
-    paths: dict[Path, None] = {}
-    waiting = list(_texts(merged))
-    while waiting:
-        text = waiting.pop()
-        for word in (text, *re.split(r"[\s,]+", text)):
-            path = Path(word)
-            if path in paths or not _is_file(path):
-                continue
-            paths[path] = None
-            if path.suffix in _CONFIGURATIONS and path.stat().st_size <= _MOST_CONFIGURATION_BYTES:
-                waiting += re.split(r"[\s,:\[\]{}\"']+", path.read_text(encoding="utf-8", errors="replace"))
-    return [*paths, *_workload_files(merged)]
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Every text in nested maps and lists."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # too long for a name, or with a zero byte
-        return False
-
-
-def _workload_files(merged: Merged) -> list[Path]:
-    paths: list[Path] = []
-    files = merged["workload"].get("files")
-    if isinstance(files, str):
-        paths += _files_of(files.removesuffix(SUFFIX))
-    return paths
-
-
-def _files_of(prefix: str) -> list[Path]:
-    """What a workload may be read from: traces and manifest ``PREFIX.*``, of which the manifest may name any."""
-    folder, stem = os.path.split(prefix)
-    try:
-        names = sorted(name for name in os.listdir(folder or ".") if name.startswith(f"{stem}."))
-    except (OSError, ValueError):
-        return []
-    endings = (".et", ".et.gz", SUFFIX)
-    return [path for name in names if name.endswith(endings) and os.path.isfile(path := Path(folder, name))]
 
 
 @checked

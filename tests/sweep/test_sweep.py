@@ -183,6 +183,35 @@ def test_every_file_that_a_point_names_is_part_of_it(tmp_path: Path, monkeypatch
         assert len(keys) == 2, changes
 
 
+def test_traces_that_a_point_names_are_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a manifest in another folder, and algorithms of collectives, by their prefix, beside what names them."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("jobs", "made of", "systems"):
+        Path(folder).mkdir()
+    trace = Path("made of", "step.class0.et")
+    algorithm = Path("systems", "star.1.et")
+    Path("systems", "star.0.et").write_text("rank 0")
+    manifest = json.dumps({"traces": ["../made of/step.class0.et"]})
+    Path("jobs", "job.workload.json").write_text(manifest)
+    Path("jobs", "large.json").write_text(manifest.ljust(2 << 20))
+    Path("systems", "inline.json").write_text('{"all-reduce-implementation-custom": "star"}')
+    Path("systems", "nodes.json").write_text('{"per-node-custom-implementation": "nodes.yml"}')
+    Path("systems", "nodes.yml").write_text("3: star\n")
+    for changed, changes in (
+        (trace, {"workload": {"files": "jobs/job"}}),
+        (trace, {"workload": {"files": "jobs/job.workload.json"}}),
+        (trace, {"workload": {"files": "jobs/large.json"}}),
+        (algorithm, {"system": {"all-gather-implementation-custom": "systems/star"}}),
+        (algorithm, {"system": "systems/inline.json"}),
+        (algorithm, {"system": "systems/nodes.json"}),
+    ):
+        keys = set()
+        for text in ("a", "b"):
+            changed.write_text(text)
+            keys.add(point_key(small(**changes).merged({}), needs_memory=False))
+        assert len(keys) == 2, changes
+
+
 def fabric(path: Path, bandwidth: float) -> Path:
     """A network file of four NPUs at one switch, link by link."""
     rows = "".join(f"- [{npu}, s, {bandwidth}, 500]\n" for npu in range(4))
