@@ -34,8 +34,8 @@ class ValueCost:
     best
         Objective of the best of them; nan without one.
     loss
-        By which share that is worse than the best of all designs: 0 for a value that the best design has. nan where the
-        best objective is 0 or less, or no design gave a result.
+        By which share that is worse than the best objective of all designs: 0 for a value of the design that has it. nan
+        where the best objective is 0 or less, or no design gave a result.
     alike_loss
         The same against the best of designs that are equal in all other parameters, median over those of which at least
         two gave a result; nan without such.
@@ -112,17 +112,18 @@ def _costs(
         scores.setdefault(repr(value), (value, []))
     if len(scores) < 2:
         return
+    # of equally good designs the first is the cheapest, not that with the best objective
+    pick = max if METRICS[study.objective] else min
     ratios: dict[str, list[float]] = {key: [] for key in scores}
     for alike in _alike(name, names, good).values():
-        best = alike[0].metrics[study.objective]
+        best = pick(outcome.metrics[study.objective] for outcome in alike)
         for outcome in alike:
             key, score = repr(binned(outcome.point.get(name))), outcome.metrics[study.objective]
             scores[key][1].append(score)
             loss = _loss(score, best)
             if len(alike) > 1 and math.isfinite(loss):
                 ratios[key].append(loss)
-    pick = max if METRICS[study.objective] else min
-    best = good[0].metrics[study.objective] if good else math.nan
+    best = pick((outcome.metrics[study.objective] for outcome in good), default=math.nan)
     for key, (value, own) in scores.items():
         most = pick(own, default=math.nan)
         median = statistics.median(ratios[key]) if ratios[key] else math.nan

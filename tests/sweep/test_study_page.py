@@ -106,6 +106,22 @@ def test_more_is_better_for_some_metrics() -> None:
     assert [round(c.loss, 9) for c in sensitivity(asked, rates)] == [0.5, 0.0, 0.2]
 
 
+@pytest.mark.parametrize("more_is_better", [False, True])
+def test_the_cheapest_of_equally_good_designs_is_not_the_best_objective(more_is_better: bool) -> None:
+    """100 and 100.05 ms are equally good, the cheaper one has rank 1; yet no value is worse than one that it beats."""
+
+    def design(tp: int, step_ms: float, cost: float) -> Outcome:
+        return outcome(tp, 1, step_ms, cost_per_hour=cost, tokens_per_s=1e6 / step_ms)
+
+    designs = [design(1, 100.0, 40.0), design(2, 100.05, 20.0), design(4, 110.0, 20.0)]
+    asked = study(objective="tokens_per_s") if more_is_better else study()
+    assert [o.point[TP] for o in ranked(asked, designs)] == [2, 1, 4]
+    right = [0.0, 1 - 100 / 100.05, 1 - 100 / 110] if more_is_better else [0.0, 0.0005, 0.1]
+    costs = sensitivity(asked, designs)
+    assert [c.loss for c in costs] == pytest.approx(right)
+    assert [c.alike_loss for c in costs] == pytest.approx(right)
+
+
 def test_values_without_a_result_and_without_a_best_are_said() -> None:
     costs = sensitivity(study(), [outcome(1, 1, None), outcome(2, 1, 0.0)])
     assert [(c.value, c.points) for c in costs] == [(1, 0), (2, 1)]
