@@ -17,7 +17,7 @@ against it reads alike. The trace is read whole into columns (about 500 bytes a 
 import heapq
 
 from chakra.arguments import checked
-from chakra.errors import UsageError
+from chakra.errors import TraceError, UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, read_trace
 from chakra.io.files import PathLike
 from chakra.schemas import et_def_pb2 as pb2
@@ -82,8 +82,21 @@ class ETFeederNode:
         return self._number("tensor_size")
 
     def comm_type(self) -> CommType:
-        """The collective, ALL_REDUCE where the file does not say."""
-        return CommType(self._number("comm_type"))
+        """The collective, ALL_REDUCE where the file does not say.
+
+        Raises
+        ------
+        TraceError
+            If the file gives a number that no collective has.
+        """
+        kind = self._number("comm_type")
+        try:
+            return CommType(kind)
+        except ValueError:
+            raise TraceError(
+                f"{self._trace.source}: node {self.id()}: comm_type {kind} is unknown; "
+                f"the kinds are 0 to {max(CommType)}"
+            ) from None
 
     def comm_priority(self) -> int:
         """Priority, 0 where the file does not say."""

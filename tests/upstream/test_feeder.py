@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.builder import Handle, TraceBuilder
-from chakra.errors import ChakraError
+from chakra.errors import ChakraError, TraceError
 from chakra.et import NodeType, Trace
 from chakra.feeder import ETFeeder
+from chakra.schemas import et_def_pb2 as pb2
+from chakra.schemas.protolib import encodeMessage
 
 
 def diamond() -> Trace:
@@ -73,6 +75,18 @@ def test_a_node_is_done_once_and_given_back_once() -> None:
     assert feeder.getNextIssuableNode() is None
     feeder.freeChildrenNodes(1)
     assert feeder.getNextIssuableNode() == feeder.lookupNode(2)
+
+
+def test_a_kind_that_no_collective_has(tmp_path: Path) -> None:
+    node = pb2.Node(id=3, name="all", type=pb2.COMM_COLL_NODE)
+    node.attr.add(name="comm_type", int64_val=99)
+    with (tmp_path / "t.0.et").open("wb") as file:
+        encodeMessage(file, pb2.GlobalMetadata(version="0.0.4"))
+        encodeMessage(file, node)
+    given = ETFeeder(tmp_path / "t.0.et").getNextIssuableNode()
+    assert given is not None
+    with pytest.raises(TraceError, match="node 3: comm_type 99 is unknown; the kinds are 0 to 9"):
+        given.comm_type()
 
 
 def test_other_attributes_and_wrong_ids() -> None:
