@@ -259,6 +259,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "executors",
         "expressions",
         "metrics",
+        "named_files",
         "point",
         "values",
         "method",
